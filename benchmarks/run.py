@@ -1,0 +1,89 @@
+"""The figures: `make bench`, or `python benchmarks/run.py --only step/cnn`.
+
+Everything is measured side by side in one run, on one thread, and told as a ratio:
+ours over eager PyTorch's (over plain reading, for files). A median above its target
+is short of it, and the table says so.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+import reading  # noqa: E402
+import step_memory  # noqa: E402
+import step_time  # noqa: E402
+import torch  # noqa: E402
+from _compare import QUICK, Effort, Ratio  # noqa: E402
+from steps import works  # noqa: E402
+
+
+def jobs(effort: Effort) -> Iterator[tuple[str, Callable[[], list[Ratio]]]]:
+    for work in works():
+        yield f"step/{work.name}", lambda work=work: [step_time.measure(work, effort)]
+    for work in works():
+        yield f"memory/{work.name}", lambda work=work: [step_memory.measure(work, effort)]
+    yield "read", lambda: reading.measure(effort)
+
+
+def line(ratio: Ratio) -> str:
+    spread = f"{ratio.low:.3f}-{ratio.high:.3f}"
+    values = f"{ratio.ours:.2f} / {ratio.theirs:.2f} {ratio.unit}"
+    verdict = "met" if ratio.met else "SHORT"
+    return (
+        f"{ratio.name:<22} {ratio.median:>7.3f} {spread:>13} "
+        f"{'<= ' + format(ratio.target, '.2f'):>8} {verdict:>6} {values:>24} {ratio.pairs:>6}"
+    )
+
+
+HEADER = (
+    f"{'what':<22} {'ratio':>7} {'p10-p90':>13} {'target':>8} {'':>6} "
+    f"{'ours / theirs':>24} {'pairs':>6}"
+)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    parser.add_argument("--quick", action="store_true", help="fewer pairs, wider spread")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="jobs whose name starts with NAME"
+    )
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    options = parse()
+    torch.set_num_threads(1)
+    chosen = [
+        (name, job)
+        for name, job in jobs(QUICK if options.quick else Effort())
+        if not options.only or any(name.startswith(prefix) for prefix in options.only)
+    ]
+    if not chosen:
+        names = ", ".join(name for name, _ in jobs(QUICK))
+        print(f"[benchmarks] expected --only to name one of: {names}.", file=sys.stderr)
+        return 2
+    ratios: list[Ratio] = []
+    if not options.json:
+        print(HEADER)
+    for _, job in chosen:
+        for ratio in job():
+            ratios.append(ratio)
+            if not options.json:
+                print(line(ratio), flush=True)
+    if options.json:
+        print(json.dumps([ratio.to_json() for ratio in ratios], indent=2))
+    else:
+        met = sum(ratio.met for ratio in ratios)
+        print(f"{met} of {len(ratios)} targets met")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

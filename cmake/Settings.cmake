@@ -1,0 +1,39 @@
+# The language, the build type and the flags of every target of ours.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(ravnest_flags INTERFACE)
+target_compile_options(ravnest_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees overlaps in std::string's operator+ that cannot happen.
+  target_compile_options(ravnest_flags INTERFACE -Wno-restrict)
+endif()
+
+if(RAVNEST_SANITIZE)
+  set(sanitize "-fsanitize=${RAVNEST_SANITIZE}")
+  target_compile_options(ravnest_flags INTERFACE
+    ${sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(ravnest_flags INTERFACE ${sanitize})
+endif()
+if(RAVNEST_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "RAVNEST_FUZZ needs Clang, got ${CMAKE_CXX_COMPILER_ID}; "
+                        "use the preset asan.")
+  endif()
+  target_compile_options(ravnest_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

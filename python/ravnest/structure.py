@@ -1,0 +1,171 @@
+"""The caller's own structure of inputs and outputs, kept as torch's tree specs.
+
+A Program's graph takes and gives flat lists. The specs in its file say how the model's
+arguments and results are nested. Nothing named in a file is imported: classes are only used
+when the caller's process has registered them, and come back as plain dicts otherwise.
+"""
+
+import dataclasses
+import json
+from collections import OrderedDict
+from typing import Any
+
+import torch.utils._pytree as pytree
+
+_SPEC_VERSION = 1
+
+
+class Structure:
+    """One node of a tree spec: a leaf, or a container with children."""
+
+    def __init__(self, kind: str | None, context: Any, children: list["Structure"]):
+        self.kind = kind
+        self.context = context
+        self.children = children
+
+    @classmethod
+    def parse(cls, text: str) -> "Structure":
+        version, root = json.loads(text)
+        if version != _SPEC_VERSION:
+            raise ValueError(
+                f"[structure] expected tree specs of version {_SPEC_VERSION}, got {version}."
+            )
+        return cls._from_json(root)
+
+    @classmethod
+    def _from_json(cls, node: dict) -> "Structure":
+        context = node["context"]
+        return cls(
+            node["type"],
+            json.loads(context) if isinstance(context, str) else context,
+            [cls._from_json(child) for child in node["children_spec"]],
+        )
+
+    @property
+    def num_leaves(self) -> int:
+        if self.kind is None:
+            return 1
+        return sum(child.num_leaves for child in self.children)
+
+    def keys(self) -> list[str]:
+        """The keys of a dict node."""
+        return list(self.context or [])
+
+    def build(self, leaves: list) -> Any:
+        """The nested value with these leaves."""
+        value, rest = self._take(list(leaves))
+        if rest:
+            raise ValueError(f"[structure] {len(rest)} values more than the structure has room for.")
+        return value
+
+    def _take(self, leaves: list) -> tuple[Any, list]:
+        if self.kind is None:
+            return leaves[0], leaves[1:]
+        values = []
+        for child in self.children:
+            value, leaves = child._take(leaves)
+            values.append(value)
+        return self._assemble(values), leaves
+
+    def _assemble(self, values: list) -> Any:
+        if self.kind == "builtins.tuple":
+            return tuple(values)
+        if self.kind == "builtins.list":
+            return values
+        if self.kind == "builtins.dict":
+            return dict(zip(self.keys(), values, strict=True))
+        if self.kind == "collections.OrderedDict":
+            return OrderedDict(zip(self.keys(), values, strict=True))
+        if self.kind == "builtins.NoneType":
+            return None
+        return self._assemble_registered(values)
+
+    def _assemble_registered(self, values: list) -> Any:
+        """Classes of the caller: namedtuples, dataclasses, transformers' outputs."""
+        for node_type, definition in _registered_types().items():
+            if definition.serialized_type_name != self.kind:
+                continue
+            context = self.context
+            if definition.from_dumpable_context is not None:
+                context = definition.from_dumpable_context(context)
+            return pytree.SUPPORTED_NODES[node_type].unflatten_fn(values, context)
+        names = self.context
+        if (
+            isinstance(names, list)
+            and names
+            and isinstance(names[0], list)
+            and len(names[0]) == len(values)
+        ):
+            names = names[0]  # a dataclass: its fields, and those that are None
+        if isinstance(names, list) and len(names) == len(values):
+            return {str(name): value for name, value in zip(names, values, strict=True)}
+        return tuple(values)
+
+    def flatten(self, value: Any) -> list:
+        """The leaves of a value that is nested like this; raises ValueError otherwise."""
+        leaves, spec = pytree.tree_flatten(value)
+        if self.kind is not None and len(leaves) != self.num_leaves:
+            raise ValueError(
+                f"[structure] expected {self.num_leaves} values nested as {self}, "
+                f"got {len(leaves)} nested as {spec}."
+            )
+        if self.kind is None and (len(leaves) != 1 or not spec.is_leaf()):
+            raise ValueError(f"[structure] expected one value, got {spec}.")
+        return self._ordered(value) if self.kind in _DICTS else self._flatten_children(value, leaves)
+
+    def _ordered(self, value: Any) -> list:
+        """Dicts may come in any order of keys."""
+        if not isinstance(value, dict) or set(value) != set(self.keys()):
+            raise ValueError(
+                f"[structure] expected a dict with keys {sorted(map(str, self.keys()))}, got "
+                f"{sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__}."
+            )
+        return [
+            leaf
+            for key, child in zip(self.keys(), self.children, strict=True)
+            for leaf in child.flatten(value[key])
+        ]
+
+    def _flatten_children(self, value: Any, leaves: list) -> list:
+        if self.kind in ("builtins.tuple", "builtins.list") and isinstance(value, (tuple, list)):
+            if len(value) != len(self.children):
+                raise ValueError(
+                    f"[structure] expected {len(self.children)} values, got {len(value)}."
+                )
+            return [
+                leaf
+                for item, child in zip(value, self.children, strict=True)
+                for leaf in child.flatten(item)
+            ]
+        return leaves
+
+    def __str__(self) -> str:
+        if self.kind is None:
+            return "*"
+        name = self.kind.rsplit(".", 1)[-1]
+        return f"{name}({', '.join(map(str, self.children))})"
+
+
+_DICTS = ("builtins.dict", "collections.OrderedDict")
+
+
+def _registered_types() -> dict:
+    return pytree.SUPPORTED_SERIALIZED_TYPES
+
+
+def register_dataclasses(value: Any) -> None:
+    """Makes the dataclasses in a value known to torch, so that models may use them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        if kind not in pytree.SUPPORTED_NODES:
+            pytree.register_dataclass(
+                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
+            )
+        for field in dataclasses.fields(value):
+            register_dataclasses(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for item in value.values():
+            register_dataclasses(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            register_dataclasses(item)

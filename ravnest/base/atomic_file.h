@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace ravnest {
+
+// A file that appears whole or not at all: bytes go to a temporary name beside
+// the target; commit() syncs and renames it. Without commit() nothing is left.
+// Throws Error(kIo) naming the target when the disk refuses.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(const std::string& text);
+  void commit();
+
+ private:
+  std::filesystem::path target_;
+  std::string temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace ravnest

@@ -1,0 +1,80 @@
+#include "ravnest/graph/program.h"
+
+#include <algorithm>
+
+#include "ravnest/base/error.h"
+
+namespace ravnest::graph {
+
+const Argument* Op::find_argument(std::string_view name) const {
+  const auto found = std::ranges::find(arguments, name, &NamedArgument::name);
+  return found == arguments.end() ? nullptr : &found->value;
+}
+
+ValueId Graph::add_value(Value value) {
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+std::optional<ValueId> Graph::find_value(std::string_view name) const {
+  const auto found = std::ranges::find(values, name, &Value::name);
+  if (found == values.end()) {
+    return std::nullopt;
+  }
+  return static_cast<ValueId>(found - values.begin());
+}
+
+std::vector<const Input*> Graph::user_inputs() const {
+  std::vector<const Input*> found;
+  for (const Input& input : inputs) {
+    if (!input.is_weight()) {
+      found.push_back(&input);
+    }
+  }
+  return found;
+}
+
+SymbolValues Graph::hints() const {
+  SymbolValues values_by_name;
+  for (const auto& [name, symbol] : symbols) {
+    values_by_name[name] = symbol.hint;
+  }
+  return values_by_name;
+}
+
+const Weight* Program::find_weight(std::string_view name) const {
+  const auto found = std::ranges::find(weights, name, &Weight::name);
+  return found == weights.end() ? nullptr : &*found;
+}
+
+const Weight& Program::canonical(const Weight& weight) const {
+  const auto found = std::ranges::find_if(weights, [&weight](const Weight& candidate) {
+    return candidate.storage_key == weight.storage_key && candidate.type == weight.type;
+  });
+  RAVNEST_CHECK(found != weights.end());
+  return *found;
+}
+
+std::optional<std::int64_t> numel(const TensorType& type, const SymbolValues& symbols) {
+  std::int64_t count = 1;
+  for (const Expr& size : type.sizes) {
+    const auto extent = size.evaluate(symbols);
+    if (!extent || *extent < 0 || __builtin_mul_overflow(count, *extent, &count)) {
+      return std::nullopt;
+    }
+  }
+  return count;
+}
+
+std::optional<std::int64_t> nbytes(const TensorType& type, const SymbolValues& symbols) {
+  std::int64_t bytes = 0;
+  const auto count = numel(type, symbols);
+  if (!type.is_known() || !count ||
+      __builtin_mul_overflow(*count, static_cast<std::int64_t>(element_size(type.dtype)),
+                             &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace ravnest::graph

@@ -1,0 +1,44 @@
+#pragma once
+
+// What the .pt2 reader's files share: typed access to JSON that comes from
+// outside. Every getter throws std::invalid_argument naming the key.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ravnest/base/bytes.h"
+#include "ravnest/graph/program.h"
+
+namespace ravnest::graph::pt2 {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+const Json& member(const Json& object, const char* key);
+const Json* find_member(const Json& object, const char* key);
+const Json& array_of(const Json& object, const char* key);
+const Json& object_of(const Json& object, const char* key);
+std::string string_of(const Json& object, const char* key);
+std::int64_t integer(const Json& value);
+double floating(const Json& value);
+bool boolean(const Json& value);
+std::string text(const Json& value);
+
+// A tagged union `{"as_int": 3}`: its tag and its content.
+std::pair<std::string_view, const Json&> variant_of(const Json& value);
+
+// Parses with a limit on nesting; `label` is used in errors.
+Json parse(const Bytes& bytes, const std::string& label);
+
+// Collects what expressions tell about the symbols they use.
+Expr read_sym_int(const Json& value, std::map<std::string, Symbol>& symbols);
+TensorType read_tensor_type(const Json& meta, std::map<std::string, Symbol>& symbols);
+Device read_device(const Json& value);
+
+// One graph of an archive ("models/<name>.json" parsed).
+Graph read_graph(const Json& exported, std::map<std::string, std::string>& metadata);
+
+}  // namespace ravnest::graph::pt2

@@ -1,0 +1,229 @@
+#include "ravnest/graph/saved.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "ravnest/graph/saved_rules.h"
+
+namespace ravnest::graph {
+
+namespace {
+
+using Rule = void (*)(SavedRule&);
+
+const std::unordered_map<std::string_view, Rule>& rules() {
+  static const std::unordered_map<std::string_view, Rule> table = {
+      {"linear", save_linear},
+      {"matmul", save_matmul},
+      {"einsum", save_einsum},
+      {"conv1d", save_convolution},
+      {"conv2d", save_convolution},
+      {"conv3d", save_convolution},
+      {"scaled_dot_product_attention", save_attention},
+      {"batch_norm", save_batch_norm},
+      {"instance_norm", save_instance_norm},
+      {"layer_norm", save_layer_norm},
+      {"group_norm", save_group_norm},
+      {"rms_norm", save_rms_norm},
+      {"max_pool1d", save_max_pool},
+      {"max_pool2d", save_max_pool},
+      {"max_pool3d", save_max_pool},
+      {"max_pool2d_with_indices", save_max_pool},
+      {"max_pool3d_with_indices", save_max_pool},
+      {"adaptive_max_pool1d", save_max_pool},
+      {"adaptive_max_pool2d", save_max_pool},
+      {"adaptive_max_pool3d", save_max_pool},
+      {"adaptive_avg_pool1d", save_adaptive_avg_pool},
+      {"adaptive_avg_pool2d", save_adaptive_avg_pool},
+      {"adaptive_avg_pool3d", save_adaptive_avg_pool},
+      {"dropout", save_dropout},
+      {"alpha_dropout", save_dropout},
+      {"feature_dropout", save_feature_dropout},
+      {"feature_alpha_dropout", save_feature_dropout},
+      {"pad", save_pad},
+      {"pow", save_pow},
+      {"max", save_extreme},
+      {"min", save_extreme},
+      {"sort", save_indices},
+      {"topk", save_indices},
+      {"kthvalue", save_indices},
+      {"mode", save_indices},
+      {"cross_entropy_loss", save_cross_entropy},
+      {"l1_loss", save_difference},
+      {"log_sigmoid", save_log_sigmoid},
+      {"lstm", save_lstm},
+      {"gru", save_gru},
+      {"rnn_tanh", save_rnn},
+      {"rnn_relu", save_rnn},
+      {"lstm_cell", save_lstm_cell},
+      {"gru_cell", save_gru_cell},
+  };
+  return table;
+}
+
+// Names of what is kept, separated by blanks: arguments, "result" or "result1".
+// "a<b" keeps a when b needs a gradient. A name with "_" is of the in-place form
+// where that one keeps something else.
+using Keeps = std::string_view;
+
+const std::unordered_map<std::string_view, Keeps>& plain_rules() {
+  static const std::unordered_map<std::string_view, Keeps> table = [] {
+    std::unordered_map<std::string_view, Keeps> out;
+    const auto add = [&out](Keeps keeps, std::initializer_list<std::string_view> names) {
+      for (const std::string_view name : names) {
+        out.emplace(name, keeps);
+      }
+    };
+    add("", {"add", "bernoulli", "cat", "ceil", "channel_shuffle", "clone", "col2im", "concat",
+             "concatenate", "constant_pad_nd", "contiguous", "copy", "cumsum", "diag_embed",
+             "diff", "expand_copy", "fill", "flip", "floor", "fmod", "frac", "hstack", "im2col",
+             "lift_fresh_copy", "mean", "neg", "pixel_shuffle", "pixel_unshuffle", "remainder",
+             "repeat", "reshape", "roll", "rot90", "round", "rsub", "select_scatter", "sign",
+             "slice_scatter", "stack", "sub", "sum", "tile", "to", "_to_copy", "trace", "tril",
+             "triu", "trunc", "type_as", "upsample_bicubic2d", "upsample_bilinear2d",
+             "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
+             "upsample_nearest3d", "upsample_trilinear3d", "view_copy", "vstack", "zero",
+             "flatten", "ravel", "reshape_as", "unflatten", "movedim", "subtract"});
+    add("self", {"abs",      "acos",       "acosh",      "asin",       "asinh",     "atan",
+                 "atanh",    "avg_pool1d", "avg_pool2d", "avg_pool3d", "celu",      "clamp",
+                 "clamp_max", "clamp_min", "cos",        "cosh",       "digamma",   "elu",
+                 "erf",      "erfc",       "erfinv",     "gelu",       "glu",       "hardshrink",
+                 "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "lgamma",    "log",
+                 "log10",    "log1p",      "log2",       "logit",      "mish",      "nan_to_num",
+                 "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "relu6",
+                 "replication_pad1d", "replication_pad2d", "replication_pad3d", "selu", "silu",
+                 "sin",      "sinc",       "sinh",       "softplus",   "softshrink", "square",
+                 "threshold", "var",       "var_mean",   "_adaptive_avg_pool2d",
+                 "_adaptive_avg_pool3d"});
+    add("result", {"celu_", "elu_", "exp", "exp2", "expm1", "leaky_relu_", "log_softmax",
+                   "_log_softmax", "reciprocal", "relu", "rsqrt", "_safe_softmax", "selu_",
+                   "sigmoid", "_softmax", "softmax", "special_expit", "special_softmax", "sqrt",
+                   "tan", "tanh"});
+    add("self result", {"amax", "amin", "cumprod", "linalg_norm", "linalg_vector_norm",
+                        "logcumsumexp", "logsumexp", "median", "nanmedian", "norm", "prod", "std",
+                        "std_mean"});
+    add("self<other other<self", {"mul", "multiply", "inner", "kron", "tensordot"});
+    add("self<mat2 mat2<self", {"bmm", "mm"});
+    add("self<vec vec<self", {"mv"});
+    add("self<vec2 vec2<self", {"ger", "outer"});
+    add("self<tensor tensor<self", {"dot"});
+    add("other self<other", {"div", "divide", "true_divide"});
+    add("mat1<mat2 mat2<mat1", {"addmm"});
+    add("batch1<batch2 batch2<batch1", {"addbmm", "baddbmm"});
+    add("mat<vec vec<mat", {"addmv"});
+    add("tensor1<tensor2 tensor2<tensor1", {"addcmul"});
+    add("tensor1<tensor2 tensor2", {"addcdiv"});
+    add("weight<end weight<self", {"lerp"});
+    add("input<weight weight<input", {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+                                      "_convolution", "convolution"});
+    add("self weight", {"prelu"});
+    add("indices", {"embedding"});
+    add("index", {"index_copy", "index_fill", "index_select", "scatter", "scatter_add"});
+    add("indices", {"index", "index_put", "_unsafe_index"});
+    add("self index", {"gather", "take_along_dim"});
+    add("index source", {"index_add"});
+    add("mask", {"masked_fill", "masked_scatter", "masked_select"});
+    add("condition", {"where"});
+    add("self target", {"binary_cross_entropy_with_logits", "huber_loss", "mse_loss",
+                        "smooth_l1_loss", "soft_margin_loss", "multi_margin_loss"});
+    add("self target weight", {"binary_cross_entropy", "nll_loss", "nll_loss2d", "nll_loss_nd"});
+    add("target self<target", {"kl_div"});
+    add("result1", {"native_dropout"});
+    add("input result1 result2", {"native_batch_norm", "native_group_norm", "native_layer_norm",
+                                  "_native_batch_norm_legit"});
+    return out;
+  }();
+  return table;
+}
+
+void keep_named(SavedRule& rule, std::string_view name) {
+  constexpr std::string_view kResult = "result";
+  if (!name.starts_with(kResult)) {
+    rule.keep_argument(name);
+    return;
+  }
+  name.remove_prefix(kResult.size());
+  rule.keep(rule.op.find_result(name.empty() ? 0 : static_cast<std::size_t>(name[0] - '0')));
+}
+
+void keep_token(SavedRule& rule, std::string_view token) {
+  const std::size_t condition = token.find('<');
+  if (condition == std::string_view::npos) {
+    keep_named(rule, token);
+  } else if (rule.needs_grad(rule.op.find_tensor(token.substr(condition + 1)))) {
+    keep_named(rule, token.substr(0, condition));
+  }
+}
+
+void apply(SavedRule& rule, Keeps keeps) {
+  while (!keeps.empty()) {
+    const std::size_t blank = std::min(keeps.find(' '), keeps.size());
+    keep_token(rule, keeps.substr(0, blank));
+    keeps.remove_prefix(std::min(blank + 1, keeps.size()));
+  }
+}
+
+void keep_everything(SavedRule& rule) {
+  for (const ValueId id : rule.op.tensors()) {
+    rule.keep(id);
+  }
+  for (const ValueId id : rule.op.results()) {
+    rule.keep(id);
+  }
+}
+
+const Keeps* find_plain_rule(const OpView& op) {
+  const auto& table = plain_rules();
+  if (op.in_place()) {
+    if (const auto found = table.find(std::string(op.name()) + '_'); found != table.end()) {
+      return &found->second;
+    }
+  }
+  const auto found = table.find(op.name());
+  return found == table.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+void SavedRule::keep(std::optional<ValueId> id) {
+  if (id) {
+    saved_.values.push_back(*id);
+  }
+}
+
+void SavedRule::keep_argument(std::string_view argument) {
+  if (op.in_place() && argument == "self") {
+    keep_bytes(op.shape(argument).nbytes);
+    return;
+  }
+  for (const ValueId id : op.tensors(argument)) {
+    keep(id);
+  }
+}
+
+void SavedRule::keep_bytes(std::int64_t nbytes) {
+  saved_.extra_bytes = saturating_add(saved_.extra_bytes, nbytes);
+}
+
+void SavedRule::keep_elements(std::int64_t count, const Shape& like) {
+  keep_bytes(saturating_multiply(count, static_cast<std::int64_t>(element_size(like.dtype))));
+}
+
+Saved find_saved(const OpView& op, const std::vector<bool>& needs_grad) {
+  Saved saved;
+  SavedRule rule(op, needs_grad, saved);
+  if (!std::ranges::any_of(op.results(), [&](ValueId id) { return needs_grad[id]; })) {
+    return saved;
+  }
+  if (const auto found = rules().find(op.name()); found != rules().end()) {
+    found->second(rule);
+  } else if (const Keeps* keeps = find_plain_rule(op)) {
+    apply(rule, *keeps);
+  } else {
+    keep_everything(rule);
+  }
+  return saved;
+}
+
+}  // namespace ravnest::graph
