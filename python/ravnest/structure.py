@@ -18,9 +18,10 @@ _SPEC_VERSION = 1
 class Structure:
     """One node of a tree spec: a leaf, or a container with children."""
 
-    def __init__(self, kind: str | None, context: Any, children: list["Structure"]):
+    def __init__(self, kind: str | None, dumped: Any, children: list["Structure"]):
         self.kind = kind
-        self.context = context
+        self.dumped = dumped  # what the container wrote about itself
+        self.context = _parsed(dumped)
         self.children = children
 
     @classmethod
@@ -34,12 +35,8 @@ class Structure:
 
     @classmethod
     def _from_json(cls, node: dict) -> "Structure":
-        context = node["context"]
-        return cls(
-            node["type"],
-            json.loads(context) if isinstance(context, str) else context,
-            [cls._from_json(child) for child in node["children_spec"]],
-        )
+        children = [cls._from_json(child) for child in node["children_spec"]]
+        return cls(node["type"], node["context"], children)
 
     @property
     def num_leaves(self) -> int:
@@ -82,13 +79,14 @@ class Structure:
 
     def _assemble_registered(self, values: list) -> Any:
         """Classes of the caller: namedtuples, dataclasses, transformers' outputs."""
-        for node_type, definition in _registered_types().items():
-            if definition.serialized_type_name != self.kind:
-                continue
-            context = self.context
-            if definition.from_dumpable_context is not None:
-                context = definition.from_dumpable_context(context)
-            return pytree.SUPPORTED_NODES[node_type].unflatten_fn(values, context)
+        node_type = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(self.kind)
+        if node_type is not None:
+            restore = pytree.SUPPORTED_SERIALIZED_TYPES[node_type].from_dumpable_context
+            try:
+                context = self.context if restore is None else restore(self.dumped)
+                return pytree.SUPPORTED_NODES[node_type].unflatten_fn(values, context)
+            except NotImplementedError:
+                pass  # a namedtuple that this process does not know
         names = self.context
         if (
             isinstance(names, list)
@@ -146,26 +144,37 @@ class Structure:
         return f"{name}({', '.join(map(str, self.children))})"
 
 
+def _parsed(dumped: Any) -> Any:
+    """Containers write JSON about themselves, but for those with a form of their own."""
+    try:
+        return json.loads(dumped)
+    except (TypeError, ValueError):
+        return dumped
+
+
 _DICTS = ("builtins.dict", "collections.OrderedDict")
 
 
-def _registered_types() -> dict:
-    return pytree.SUPPORTED_SERIALIZED_TYPES
+def register_types(value: Any) -> None:
+    """Makes the dataclasses and namedtuples in a value known to torch, so that models may use them.
+
+    They get the serialized name module.qualname, under which a file finds them again.
+    """
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if dataclasses.is_dataclass(value) and kind not in pytree.SUPPORTED_NODES:
+        pytree.register_dataclass(kind, serialized_type_name=name)
+    elif pytree.is_namedtuple_instance(value) and kind not in pytree.SUPPORTED_SERIALIZED_TYPES:
+        pytree._register_namedtuple(kind, serialized_type_name=name)
+    for item in _items(value):
+        register_types(item)
 
 
-def register_dataclasses(value: Any) -> None:
-    """Makes the dataclasses in a value known to torch, so that models may use them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        if kind not in pytree.SUPPORTED_NODES:
-            pytree.register_dataclass(
-                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
-            )
-        for field in dataclasses.fields(value):
-            register_dataclasses(getattr(value, field.name))
-    elif isinstance(value, dict):
-        for item in value.values():
-            register_dataclasses(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            register_dataclasses(item)
+def _items(value: Any) -> list:
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return []

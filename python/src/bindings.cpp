@@ -140,10 +140,7 @@ void strip_prefix(graph::Program& program, const std::string& prefix) {
     }
     strip(weight.name);
   }
-  for (graph::Graph* source : {&program.graph, program.eval_graph ? &*program.eval_graph : nullptr}) {
-    if (source == nullptr) {
-      continue;
-    }
+  for (graph::Graph* source : {&program.graph, &*program.eval_graph}) {
     for (graph::Input& input : source->inputs) {
       if (input.is_weight()) {
         input.kind = input.target.starts_with(prefix) ? input.kind : graph::InputKind::kConstant;
@@ -161,16 +158,14 @@ void strip_prefix(graph::Program& program, const std::string& prefix) {
 
 // Two exports of one model, in training and in evaluation, as one Program.
 std::shared_ptr<BoundProgram> read_capture(const std::string& train, const std::string& eval,
-                                           const std::string& prefix,
+                                           const std::string& prefix, const std::string& in_spec,
                                            const std::map<std::string, std::string>& metadata) {
   const py::gil_scoped_release release;
   graph::Program program = graph::read_pt2(train);
-  if (!eval.empty()) {
-    program.eval_graph = graph::read_pt2(eval).graph;
-  }
-  if (!prefix.empty()) {
-    strip_prefix(program, prefix);
-  }
+  program.eval_graph = graph::read_pt2(eval).graph;
+  program.graph.in_spec = in_spec;
+  program.eval_graph->in_spec = in_spec;
+  strip_prefix(program, prefix);
   program.metadata.insert(metadata.begin(), metadata.end());
   graph::drop_redundant_eval(program);
   graph::lint(program, "captured model");

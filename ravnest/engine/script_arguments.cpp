@@ -1,6 +1,7 @@
 #include <c10/core/Layout.h>
 
 #include "ravnest/base/error.h"
+#include "ravnest/engine/convert.h"
 #include "ravnest/engine/script_graph.h"
 #include "ravnest/engine/script_types.h"
 
@@ -46,7 +47,7 @@ graph::Argument constant(const c10::IValue& value, const c10::Type& type, const 
     const std::int64_t number = value.toInt();
     switch (type.kind()) {
       case TypeKind::ScalarTypeType:
-        return {to_program_dtype(static_cast<c10::ScalarType>(number))};
+        return {from_torch(static_cast<c10::ScalarType>(number))};
       case TypeKind::MemoryFormatType:
         return {to_program_memory_format(static_cast<c10::MemoryFormat>(number))};
       case TypeKind::LayoutType:
@@ -101,8 +102,7 @@ graph::Argument ScriptGraph::to_argument(const ScriptValue& value, const c10::Ty
     refuse(origin, *reason->reason);
   }
   if (type.kind() == TypeKind::OptionalType) {
-    return value.is_none() ? graph::Argument{}
-                           : to_argument(value, *type.containedType(0), origin);
+    return value.is_none() ? graph::Argument{} : to_argument(value, *type.containedType(0), origin);
   }
   if (const auto* dynamic = value.find<Dynamic>()) {
     return {graph::Ref{dynamic->id}};

@@ -20,15 +20,14 @@ constexpr int kDeepestCall = 64;
 
 // The graph that a call node runs, if it can be told without running anything.
 const Graph* find_callee(const Node& node) {
-  c10::Function* function = nullptr;
+  torch::jit::Function* function = nullptr;
   if (node.kind() == prim::CallFunction) {
     function = node.input(0)->type()->expectRef<c10::FunctionType>().function();
   } else if (node.kind() == prim::CallMethod) {
     const auto type = node.input(0)->type()->cast<c10::ClassType>();
     function = type ? type->findMethod(node.s(c10::attr::name)) : nullptr;
   }
-  auto* graph_function =
-      function == nullptr ? nullptr : torch::jit::tryToGraphFunction(*function);
+  auto* graph_function = function == nullptr ? nullptr : torch::jit::tryToGraphFunction(*function);
   return graph_function == nullptr ? nullptr : graph_function->graph().get();
 }
 

@@ -26,7 +26,7 @@ ScriptObject& object_of(ScriptEvaluator& evaluator, const Node& node) {
 
 void call_method(ScriptEvaluator& evaluator, const Node& node) {
   const std::string& name = node.s(c10::attr::name);
-  c10::Function* method = object_of(evaluator, node).type->findMethod(name);
+  torch::jit::Function* method = object_of(evaluator, node).type->findMethod(name);
   if (method == nullptr) {
     evaluator.refuse("methods written in TorchScript", "a call of " + name);
   }
@@ -34,14 +34,14 @@ void call_method(ScriptEvaluator& evaluator, const Node& node) {
 }
 
 void get_attribute(ScriptEvaluator& evaluator, const Node& node) {
-  evaluator.bind(node.output(), evaluator.objects().read(object_of(evaluator, node),
-                                                         node.s(c10::attr::name)));
+  evaluator.bind(node.output(),
+                 evaluator.objects().read(object_of(evaluator, node), node.s(c10::attr::name)));
 }
 
 void set_attribute(ScriptEvaluator& evaluator, const Node& node) {
   const std::string& name = node.s(c10::attr::name);
-  const std::string refusal = evaluator.objects().assign(object_of(evaluator, node), name,
-                                                         evaluator.value(node.input(1)));
+  const std::string refusal =
+      evaluator.objects().assign(object_of(evaluator, node), name, evaluator.value(node.input(1)));
   if (!refusal.empty()) {
     evaluator.refuse("a forward that leaves its module alone",
                      concat("an assignment to self.", name, ": ", refusal));

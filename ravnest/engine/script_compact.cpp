@@ -12,22 +12,28 @@ namespace {
 using graph::Graph;
 using graph::ValueId;
 
-std::vector<bool> needed_ops(const Graph& graph, const std::vector<bool>& has_effect) {
-  std::vector<bool> used(graph.values.size(), false);
-  const auto use = [&used](ValueId id) { used[id] = true; };
+// Which ops have to run, and which values are used then.
+struct Needs {
+  std::vector<bool> ops;
+  std::vector<bool> values;
+};
+
+Needs find_needs(const Graph& graph, const std::vector<bool>& has_effect) {
+  Needs needs{.ops = std::vector<bool>(graph.ops.size(), false),
+              .values = std::vector<bool>(graph.values.size(), false)};
+  const auto use = [&needs](ValueId id) { needs.values[id] = true; };
   for (const graph::Argument& output : graph.outputs) {
     graph::for_each_ref(output, use);
   }
-  std::vector<bool> needed(graph.ops.size(), false);
   for (std::size_t i = graph.ops.size(); i-- > 0;) {
-    needed[i] = has_effect[i];
-    graph::for_each_result(graph.ops[i],
-                           [&](ValueId id) { needed[i] = needed[i] || used[id]; });
-    if (needed[i]) {
+    bool needed = has_effect[i];
+    graph::for_each_result(graph.ops[i], [&](ValueId id) { needed = needed || needs.values[id]; });
+    needs.ops[i] = needed;
+    if (needed) {
       graph::for_each_ref(graph.ops[i], use);
     }
   }
-  return needed;
+  return needs;
 }
 
 std::string identifier(const std::string& text) {
@@ -97,7 +103,10 @@ class Renumbering {
 }  // namespace
 
 Graph compact(Graph graph, const std::vector<bool>& has_effect) {
-  const std::vector<bool> needed = needed_ops(graph, has_effect);
+  const Needs needs = find_needs(graph, has_effect);
+  std::erase_if(graph.inputs, [&needs](const graph::Input& input) {
+    return input.kind == graph::InputKind::kConstant && !needs.values[input.value];
+  });
   Renumbering numbers(graph);
   for (graph::Input& input : graph.inputs) {
     if (input.kind != graph::InputKind::kLiteral) {
@@ -106,7 +115,7 @@ Graph compact(Graph graph, const std::vector<bool>& has_effect) {
   }
   std::vector<graph::Op> ops;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!needed[i]) {
+    if (!needs.ops[i]) {
       continue;
     }
     graph::Op& op = graph.ops[i];

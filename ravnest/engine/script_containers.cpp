@@ -96,8 +96,8 @@ void unpack(ScriptEvaluator& evaluator, const Node& node) {
     return bind_items(evaluator, node, sizes);
   }
   const Unknown* reason = find_unknown(packed);
-  evaluator.bind_all(node, reason != nullptr ? ScriptValue{*reason}
-                                             : evaluator.unknown_here("what is unpacked"));
+  evaluator.bind_all(
+      node, reason != nullptr ? ScriptValue{*reason} : evaluator.unknown_here("what is unpacked"));
 }
 
 void index_tuple(ScriptEvaluator& evaluator, const Node& node) {

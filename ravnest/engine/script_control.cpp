@@ -38,8 +38,7 @@ void take_branch(ScriptEvaluator& evaluator, const Node& node, const Block& bloc
 
 // An assertion is taken to hold; a branch that only computes something is left unknown, which
 // matters if somebody needs it.
-void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node,
-                         const std::string& reason) {
+void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node, const std::string& reason) {
   const Block& then = *node.blocks()[0];
   const Block& otherwise = *node.blocks()[1];
   if (always_raises(then)) {
@@ -51,8 +50,7 @@ void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node,
   if (!is_pure(then) || !is_pure(otherwise)) {
     refuse_data(evaluator, "an if", reason);
   }
-  evaluator.bind_all(
-      node, unknown(concat("an if at ", evaluator.origin().where, " on ", reason)));
+  evaluator.bind_all(node, unknown(concat("an if at ", evaluator.origin().where, " on ", reason)));
 }
 
 void evaluate_if(ScriptEvaluator& evaluator, const Node& node) {
@@ -124,9 +122,7 @@ void raise(ScriptEvaluator& evaluator, const Node& node) {
                 is_text ? ": " + message->toStringRef() : ".");
 }
 
-void ignore(ScriptEvaluator& evaluator, const Node& node) {
-  evaluator.bind_all(node, known({}));
-}
+void ignore(ScriptEvaluator& evaluator, const Node& node) { evaluator.bind_all(node, known({})); }
 
 }  // namespace
 

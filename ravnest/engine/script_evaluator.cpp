@@ -51,7 +51,7 @@ ScriptValue ScriptEvaluator::run_forward(Values arguments) {
   return result;
 }
 
-ScriptValue ScriptEvaluator::call(c10::Function& function, Values arguments) {
+ScriptValue ScriptEvaluator::call(torch::jit::Function& function, Values arguments) {
   torch::jit::GraphFunction* callee = torch::jit::tryToGraphFunction(function);
   if (callee == nullptr) {
     refuse("TorchScript functions and ATen operators", "a call of " + function.name());

@@ -39,7 +39,7 @@ class ScriptEvaluator {
   // Binds every output to the same.
   void bind_all(const torch::jit::Node& node, const ScriptValue& value);
   void evaluate_block(const torch::jit::Block& block);
-  ScriptValue call(c10::Function& function, Values arguments);
+  ScriptValue call(torch::jit::Function& function, Values arguments);
 
   // A constant of any type; tensors in it are constants of that name.
   ScriptValue lift(const c10::IValue& value, const std::string& name);

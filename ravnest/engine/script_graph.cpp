@@ -10,9 +10,9 @@ namespace ravnest::engine {
 
 namespace {
 
-const c10::OperatorHandle& find_operator_handle(
-    const std::string& name, const std::string& overload, const Origin& origin,
-    std::optional<c10::OperatorHandle>& found) {
+const c10::OperatorHandle& find_operator_handle(const std::string& name,
+                                                const std::string& overload, const Origin& origin,
+                                                std::optional<c10::OperatorHandle>& found) {
   found = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
   if (!found) {
     throw_invalid("[torchscript] ", origin.where, ": expected ATen operators, got aten::", name,
@@ -109,8 +109,7 @@ ScriptValue ScriptGraph::fresh_copy(const at::Tensor& contents, const Origin& or
 }
 
 std::vector<ScriptValue> ScriptGraph::call(const std::string& name, const std::string& overload,
-                                           std::vector<ScriptValue> arguments,
-                                           const Origin& origin,
+                                           std::vector<ScriptValue> arguments, const Origin& origin,
                                            std::optional<std::size_t> list_length) {
   std::optional<c10::OperatorHandle> handle;
   const c10::OperatorHandle& op = find_operator_handle(name, overload, origin, handle);
@@ -192,8 +191,8 @@ ScriptValue ScriptGraph::add_result(const std::string& name, const c10::Type& ty
     for (std::size_t trial = 0; trials != nullptr && trial < trials->size(); ++trial) {
       item_trials.emplace_back((*trials)[trial].toTensorVector()[i]);
     }
-    items.push_back(add_tensor_result(name, trials == nullptr ? nullptr : &item_trials,
-                                      op.results.back()));
+    items.push_back(
+        add_tensor_result(name, trials == nullptr ? nullptr : &item_trials, op.results.back()));
   }
   return make_list(c10::TensorType::get(), std::move(items));
 }
@@ -221,8 +220,7 @@ void ScriptGraph::track_gradient(const c10::OperatorHandle& op, const graph::Op&
 
 ScriptValue ScriptGraph::compute(const std::string& target, const std::vector<std::string>& names,
                                  const std::vector<ScriptValue>& arguments, graph::ValueKind kind,
-                                 std::optional<ScriptProbes::Trials> trials,
-                                 const Origin& origin) {
+                                 std::optional<ScriptProbes::Trials> trials, const Origin& origin) {
   graph::Op op{.target = target,
                .arguments = {},
                .results = {},
@@ -269,8 +267,8 @@ void ScriptGraph::set_specs(std::string in_spec, std::string out_spec) {
 
 graph::Graph ScriptGraph::finish() {
   std::vector<graph::Input> inputs;
-  for (const auto kind : {graph::InputKind::kParameter, graph::InputKind::kBuffer,
-                          graph::InputKind::kConstant}) {
+  for (const auto kind :
+       {graph::InputKind::kParameter, graph::InputKind::kBuffer, graph::InputKind::kConstant}) {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const graph::Weight& weight = weights_.weight(i);
       const bool used = weight_values_.contains(i) || kind != graph::InputKind::kConstant;

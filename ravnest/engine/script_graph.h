@@ -74,8 +74,7 @@ class ScriptGraph {
   ScriptValue add_tensor_result(const std::string& name, const ScriptProbes::Trials* trials,
                                 graph::Result& result);
   void track_gradient(const c10::OperatorHandle& op, const graph::Op& call);
-  graph::Argument to_list(const ScriptValue& value, const c10::Type& element,
-                          const Origin& origin);
+  graph::Argument to_list(const ScriptValue& value, const c10::Type& element, const Origin& origin);
   graph::ValueId weight_value(std::size_t index);
 
   ScriptWeights& weights_;

@@ -40,8 +40,7 @@ std::optional<std::size_t> place_of(ScriptEvaluator& evaluator, const Node& node
     evaluator.bind_all(node, evaluator.unknown_here("an element chosen by data"));
     return std::nullopt;
   }
-  const std::int64_t place =
-      *number < 0 ? *number + static_cast<std::int64_t>(size) : *number;
+  const std::int64_t place = *number < 0 ? *number + static_cast<std::int64_t>(size) : *number;
   if (place < 0 || place >= static_cast<std::int64_t>(size)) {
     evaluator.refuse(concat("an index into a list of ", size), concat(*number));
   }

@@ -20,15 +20,13 @@ ValueKind kind_of(const ScriptGraph& graph, const ScriptValue& number) {
     return graph.kind_of(dynamic->id);
   }
   const auto& constant = *number.find<c10::IValue>();
-  return constant.isBool() ? ValueKind::kBool
+  return constant.isBool()  ? ValueKind::kBool
          : constant.isInt() ? ValueKind::kInt
                             : ValueKind::kFloat;
 }
 
 c10::ScalarType dtype_of(ValueKind kind, c10::ScalarType floating) {
-  return kind == ValueKind::kBool  ? c10::kBool
-         : kind == ValueKind::kInt ? c10::kLong
-                                   : floating;
+  return kind == ValueKind::kBool ? c10::kBool : kind == ValueKind::kInt ? c10::kLong : floating;
 }
 
 ScriptValue number_tensor(ScriptValue number, std::optional<ScriptValue> tensor = {}) {
@@ -75,11 +73,10 @@ void tensor_to_number(ScriptEvaluator& evaluator, const Node& node) {
                        ? known(static_cast<std::int64_t>(constant->toDouble()))
                        : compute_number(evaluator, "torch.sym_int", {number}, ValueKind::kInt, {}));
   } else if (wants_float && kind == ValueKind::kInt) {
-    evaluator.bind(
-        node.output(),
-        constant != nullptr
-            ? known(static_cast<double>(constant->toInt()))
-            : compute_number(evaluator, "torch.sym_float", {number}, ValueKind::kFloat, {}));
+    evaluator.bind(node.output(), constant != nullptr
+                                      ? known(static_cast<double>(constant->toInt()))
+                                      : compute_number(evaluator, "torch.sym_float", {number},
+                                                       ValueKind::kFloat, {}));
   } else {
     evaluator.bind(node.output(), number);
   }
@@ -111,8 +108,9 @@ void convert_tensor(ScriptEvaluator& evaluator, const Node& node, const ScriptVa
   if (dtype.is_none()) {
     return evaluator.bind(node.output(), tensor);
   }
-  evaluator.bind(node.output(),
-                 evaluator.graph().call("to", "dtype", {tensor, dtype}, evaluator.origin()).front());
+  evaluator.bind(
+      node.output(),
+      evaluator.graph().call("to", "dtype", {tensor, dtype}, evaluator.origin()).front());
 }
 
 void bind_constant_tensor(ScriptEvaluator& evaluator, const Node& node, const Values& inputs) {
@@ -133,8 +131,8 @@ void make_tensor(ScriptEvaluator& evaluator, const Node& node) {
   if (const Unknown* reason = find_unknown(data)) {
     return evaluator.bind(node.output(), {*reason});
   }
-  if (inputs.size() > 3 && !(inputs[3].find<c10::IValue>() != nullptr &&
-                             !inputs[3].find<c10::IValue>()->toBool())) {
+  if (inputs.size() > 3 &&
+      !(inputs[3].find<c10::IValue>() != nullptr && !inputs[3].find<c10::IValue>()->toBool())) {
     evaluator.refuse("tensors made of numbers without gradient", "one with requires_grad=True");
   }
   if (const Unknown* reason = find_unknown(inputs[1])) {
@@ -149,11 +147,9 @@ void make_tensor(ScriptEvaluator& evaluator, const Node& node) {
     return convert_tensor(evaluator, node, with_tensors(evaluator, data), inputs[1]);
   }
   const auto number = inputs[1].find_int();
-  const auto dtype =
-      number ? std::optional(static_cast<c10::ScalarType>(*number)) : std::nullopt;
+  const auto dtype = number ? std::optional(static_cast<c10::ScalarType>(*number)) : std::nullopt;
   const ScriptValue tensor = stack_numbers(evaluator, data, dtype);
-  evaluator.bind(node.output(),
-                 data.list() == nullptr ? number_tensor(data, tensor) : tensor);
+  evaluator.bind(node.output(), data.list() == nullptr ? number_tensor(data, tensor) : tensor);
 }
 
 // Per trial, a tensor for every number; tracing recorded the arithmetic on such tensors.
@@ -246,9 +242,8 @@ ScriptValue with_tensors(ScriptEvaluator& evaluator, const ScriptValue& value) {
 
 void add_number_tensor_nodes(NodeHandlers& handlers) {
   handlers["prim::NumToTensor"] = number_to_tensor;
-  for (const char* name :
-       {"aten::Int", "aten::Float", "aten::Bool", "aten::item", "aten::IntImplicit",
-        "aten::FloatImplicit", "aten::ScalarImplicit"}) {
+  for (const char* name : {"aten::Int", "aten::Float", "aten::Bool", "aten::item",
+                           "aten::IntImplicit", "aten::FloatImplicit", "aten::ScalarImplicit"}) {
     handlers[name] = tensor_to_number;
   }
   handlers["aten::tensor"] = make_tensor;

@@ -17,17 +17,28 @@ using Trials = ScriptProbes::Trials;
 
 const std::map<std::string, NumberOp>& number_ops() {
   static const std::map<std::string, NumberOp> kOps = {
-      {"aten::add", {"_operator.add"}},        {"aten::sub", {"_operator.sub"}},
-      {"aten::mul", {"_operator.mul"}},        {"aten::floordiv", {"_operator.floordiv"}},
-      {"aten::remainder", {"_operator.mod"}},  {"aten::div", {"_operator.truediv"}},
-      {"aten::pow", {"_operator.pow"}},        {"aten::neg", {"_operator.neg", 1}},
-      {"aten::eq", {"_operator.eq"}},          {"aten::ne", {"_operator.ne"}},
-      {"aten::lt", {"_operator.lt"}},          {"aten::le", {"_operator.le"}},
-      {"aten::gt", {"_operator.gt"}},          {"aten::ge", {"_operator.ge"}},
-      {"prim::max", {"torch.sym_max"}},        {"prim::min", {"torch.sym_min"}},
-      {"aten::sqrt", {"torch._sym_sqrt", 1}},  {"aten::Float", {"torch.sym_float", 1}},
-      {"aten::Int", {"torch.sym_int", 1}},     {"aten::__not__", {"torch.sym_not", 1}},
-      {"aten::__and__", {"_operator.and_"}},   {"aten::__or__", {"_operator.or_"}},
+      {"aten::add", {"_operator.add"}},
+      {"aten::sub", {"_operator.sub"}},
+      {"aten::mul", {"_operator.mul"}},
+      {"aten::floordiv", {"_operator.floordiv"}},
+      {"aten::remainder", {"_operator.mod"}},
+      {"aten::div", {"_operator.truediv"}},
+      {"aten::pow", {"_operator.pow"}},
+      {"aten::neg", {"_operator.neg", 1}},
+      {"aten::eq", {"_operator.eq"}},
+      {"aten::ne", {"_operator.ne"}},
+      {"aten::lt", {"_operator.lt"}},
+      {"aten::le", {"_operator.le"}},
+      {"aten::gt", {"_operator.gt"}},
+      {"aten::ge", {"_operator.ge"}},
+      {"prim::max", {"torch.sym_max"}},
+      {"prim::min", {"torch.sym_min"}},
+      {"aten::sqrt", {"torch._sym_sqrt", 1}},
+      {"aten::Float", {"torch.sym_float", 1}},
+      {"aten::Int", {"torch.sym_int", 1}},
+      {"aten::__not__", {"torch.sym_not", 1}},
+      {"aten::__and__", {"_operator.and_"}},
+      {"aten::__or__", {"_operator.or_"}},
       {"aten::floor_divide", {"_operator.floordiv"}},
   };
   return kOps;
@@ -159,11 +170,9 @@ ScriptValue size_of(ScriptEvaluator& evaluator, graph::ValueId tensor, std::int6
 }
 
 ScriptValue compute_number(ScriptEvaluator& evaluator, const std::string& target,
-                           const Values& arguments, ValueKind kind,
-                           std::optional<Trials> trials) {
-  if (trials && std::ranges::all_of(*trials, [&](const c10::IValue& one) {
-        return one == trials->front();
-      })) {
+                           const Values& arguments, ValueKind kind, std::optional<Trials> trials) {
+  if (trials && std::ranges::all_of(
+                    *trials, [&](const c10::IValue& one) { return one == trials->front(); })) {
     return known(trials->front());
   }
   std::vector<std::string> names = {"a", "b"};

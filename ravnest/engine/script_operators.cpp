@@ -18,14 +18,27 @@ using Trials = ScriptProbes::Trials;
 
 // What reaches out of the model: files, other processes, Python, clocks, generators.
 bool reaches_out(const std::string& name) {
-  static const std::set<std::string> kNames = {
-      "aten::save",          "aten::from_file",       "aten::wait",
-      "aten::manual_seed",   "aten::seed",            "aten::backward",
-      "aten::dist_backward", "aten::grad",            "aten::set_grad_enabled",
-      "aten::to_here",       "aten::local_value",     "aten::owner",
-      "aten::owner_name",    "aten::set_data",        "prim::PythonOp",
-      "prim::fork",          "prim::IgnoredPythonOp", "prim::TimePoint",
-      "prim::AddStatValue",  "prim::id",              "prim::tolist"};
+  static const std::set<std::string> kNames = {"aten::save",
+                                               "aten::from_file",
+                                               "aten::wait",
+                                               "aten::manual_seed",
+                                               "aten::seed",
+                                               "aten::backward",
+                                               "aten::dist_backward",
+                                               "aten::grad",
+                                               "aten::set_grad_enabled",
+                                               "aten::to_here",
+                                               "aten::local_value",
+                                               "aten::owner",
+                                               "aten::owner_name",
+                                               "aten::set_data",
+                                               "prim::PythonOp",
+                                               "prim::fork",
+                                               "prim::IgnoredPythonOp",
+                                               "prim::TimePoint",
+                                               "prim::AddStatValue",
+                                               "prim::id",
+                                               "prim::tolist"};
   return kNames.contains(name) || name.starts_with("prim::rpc_") ||
          name.starts_with("prim::awaitable");
 }
@@ -63,8 +76,7 @@ void run_known(ScriptEvaluator& evaluator, const Node& node, const Values& argum
   try {
     node.getOperation()(stack);
   } catch (const std::exception& error) {
-    evaluator.refuse(concat("a ", node.kind().toQualString(), " that works"),
-                     brief_error(error));
+    evaluator.refuse(concat("a ", node.kind().toQualString(), " that works"), brief_error(error));
   }
   const auto& schema = node.schema();
   for (std::size_t i = 0; i < schema.arguments().size() && i < given.size(); ++i) {
@@ -106,8 +118,7 @@ std::optional<std::vector<Trials>> run_trials(ScriptEvaluator& evaluator, const 
 }
 
 bool agree(const Trials& trials) {
-  return std::ranges::all_of(trials,
-                             [&](const c10::IValue& one) { return one == trials.front(); });
+  return std::ranges::all_of(trials, [&](const c10::IValue& one) { return one == trials.front(); });
 }
 
 std::optional<graph::ValueKind> number_kind(const ScriptGraph& graph, const c10::Type& type,
@@ -136,9 +147,8 @@ std::optional<graph::ValueKind> number_kind(const ScriptGraph& graph, const c10:
 std::optional<ScriptValue> find_symbolic(ScriptEvaluator& evaluator, const Node& node,
                                          const Values& arguments, std::optional<Trials> trials) {
   const auto op = find_number_op(node);
-  const bool numbers = std::ranges::all_of(arguments, [&](const ScriptValue& value) {
-    return is_number(evaluator.graph(), value);
-  });
+  const bool numbers = std::ranges::all_of(
+      arguments, [&](const ScriptValue& value) { return is_number(evaluator.graph(), value); });
   if (!op || !numbers || arguments.size() != op->arity || node.outputs().size() != 1) {
     return std::nullopt;
   }
@@ -148,8 +158,8 @@ std::optional<ScriptValue> find_symbolic(ScriptEvaluator& evaluator, const Node&
   if (is_conversion && dynamic != nullptr && evaluator.graph().kind_of(dynamic->id) == kind) {
     return arguments[0];
   }
-  return kind ? std::optional(compute_number(evaluator, op->target, arguments, *kind,
-                                             std::move(trials)))
+  return kind ? std::optional(
+                    compute_number(evaluator, op->target, arguments, *kind, std::move(trials)))
               : std::nullopt;
 }
 
@@ -169,8 +179,8 @@ void evaluate_plain(ScriptEvaluator& evaluator, const Node& node, const Values& 
     }
     return;
   }
-  const auto symbolic = find_symbolic(
-      evaluator, node, arguments, trials ? std::optional(trials->front()) : std::nullopt);
+  const auto symbolic = find_symbolic(evaluator, node, arguments,
+                                      trials ? std::optional(trials->front()) : std::nullopt);
   if (symbolic) {
     return evaluator.bind(node.output(), *symbolic);
   }
@@ -209,9 +219,8 @@ void evaluate_tensors(ScriptEvaluator& evaluator, const Node& node, const Values
   if (call.name.empty()) {
     return evaluator.bind(node.output(), call.arguments.at(0));
   }
-  const auto results =
-      evaluator.graph().call(call.name, call.overload, std::move(call.arguments),
-                             evaluator.origin(), list_length(node, arguments));
+  const auto results = evaluator.graph().call(call.name, call.overload, std::move(call.arguments),
+                                              evaluator.origin(), list_length(node, arguments));
   if (const Unknown* reason = find_unknown(results)) {
     return evaluator.bind_all(node, evaluator.unknown_here(*reason->reason));
   }

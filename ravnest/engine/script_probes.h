@@ -54,8 +54,8 @@ class ScriptProbes {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  bool call_once(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
-                 std::size_t trial, const std::string& where);
+  bool call_once(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack, std::size_t trial,
+                 const std::string& where);
 
   std::vector<std::int64_t> batches_;
   std::int64_t hint_;

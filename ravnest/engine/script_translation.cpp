@@ -26,8 +26,8 @@ TensorCall convert(const ScriptValue& self, const ScriptValue& dtype, const Scri
           .arguments = {self, dtype, none, device, none, non_blocking, copy}};
 }
 
-std::optional<TensorCall> translate_conversion(const std::string& name,
-                                               const std::string& overload, const Values& given) {
+std::optional<TensorCall> translate_conversion(const std::string& name, const std::string& overload,
+                                               const Values& given) {
   const ScriptValue none = known({});
   const ScriptValue no = known(false);
   if (name == "cpu") {
@@ -101,7 +101,7 @@ void adapt_unknown_fill(const Node& node, Values& arguments) {
   }
   const auto* number = arguments[1].find<NumberTensor>();
   if (number != nullptr && find_unknown(arguments[1]) != nullptr &&
-      find_unknown(*number->number) == nullptr) {
+      is_fully_known(*number->number)) {
     arguments[1] = ScriptValue(*number->number);
   }
 }

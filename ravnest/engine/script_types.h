@@ -8,8 +8,6 @@
 
 namespace ravnest::engine {
 
-// Throws std::invalid_argument for element types a Program cannot hold.
-graph::DType to_program_dtype(c10::ScalarType type);
 graph::MemoryFormat to_program_memory_format(c10::MemoryFormat format);
 graph::Device to_program_device(const c10::Device& device);
 

@@ -27,7 +27,8 @@ ScriptValue unknown(std::string reason) {
 }
 
 ScriptValue make_list(c10::TypePtr element_type, std::vector<ScriptValue> items) {
-  return {std::make_shared<ScriptList>(ScriptList{.element_type = std::move(element_type), .items = std::move(items)})};
+  return {std::make_shared<ScriptList>(
+      ScriptList{.element_type = std::move(element_type), .items = std::move(items)})};
 }
 
 ScriptValue make_tuple(c10::TypePtr type, std::vector<ScriptValue> items) {

@@ -53,8 +53,7 @@ void ScriptWeights::collect(const torch::jit::Module& module, const std::string&
     add(prefix + parameter.name, graph::InputKind::kParameter, parameter.value);
   }
   for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
-    const std::size_t index =
-        add(prefix + buffer.name, graph::InputKind::kBuffer, buffer.value);
+    const std::size_t index = add(prefix + buffer.name, graph::InputKind::kBuffer, buffer.value);
     weights_[index].persistent = !transient_buffers.contains(prefix + buffer.name);
   }
   for (const auto& child : module.named_children()) {

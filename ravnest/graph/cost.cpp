@@ -8,8 +8,10 @@
 
 #include "ravnest/graph/flops.h"
 #include "ravnest/graph/op_view.h"
+#include "ravnest/graph/pass_memory.h"
 #include "ravnest/graph/saved.h"
 #include "ravnest/graph/storage.h"
+#include "ravnest/graph/workspace.h"
 
 namespace ravnest::graph {
 
@@ -109,7 +111,7 @@ class Estimator {
       const bool is_new = costs_.storage[id] == id;
       cost.result_bytes = saturating_add(cost.result_bytes, is_new ? shapes_[id].nbytes : 0);
     }
-    cost.temporary_bytes = gradient_bytes(op);
+    cost.temporary_bytes = workspace_bytes(op);
     return cost;
   }
 
@@ -117,21 +119,6 @@ class Estimator {
     if (!is_weight_[storage] && std::ranges::find(cost.saved, storage) == cost.saved.end()) {
       cost.saved.push_back(storage);
     }
-  }
-
-  std::int64_t gradient_bytes(const OpView& op) const {
-    if (!op.in_place() && find_aliased(op)) {
-      return 0;
-    }
-    std::int64_t total = 0;
-    const auto add = [&](ValueId id) {
-      if (costs_.needs_grad[id] && !is_weight_[costs_.storage[id]]) {
-        total = saturating_add(total, shapes_[id].nbytes);
-      }
-    };
-    std::ranges::for_each(op.tensors(), add);
-    std::ranges::for_each(op.results(), add);
-    return total;
   }
 
   const Graph& graph_;
@@ -233,9 +220,11 @@ MemoryEstimate estimate_memory(const Program& program, const Graph& graph,
   std::unordered_set<ValueId> saved;
   for (const OpCost& cost : costs.ops) {
     saved.insert(cost.saved.begin(), cost.saved.end());
-    memory.largest_temporary = std::max(memory.largest_temporary, cost.temporary_bytes);
   }
   memory.inputs_outputs = uncounted_ends(graph, costs, std::move(saved));
+  const std::int64_t peak = PassMemory(graph, costs).peak(0, graph.ops.size());
+  memory.largest_temporary = std::max<std::int64_t>(
+      peak - saturating_add(memory.activations, memory.inputs_outputs), 0);
   for (const std::int64_t part :
        {memory.weights, memory.buffers, memory.gradients, memory.optimizer, memory.activations,
         memory.inputs_outputs, memory.largest_temporary}) {

@@ -23,7 +23,7 @@ struct OpCost {
   std::vector<ValueId> saved;
   std::int64_t saved_extra_bytes = 0;  // kept, but no value: masks, indices, statistics, copies
   std::int64_t result_bytes = 0;       // new memory; 0 for a view or an in-place op
-  // For the moment of its backward: the gradients of what it gave and took, parameters aside.
+  // What its kernels take for themselves and give back.
   std::int64_t temporary_bytes = 0;
 };
 
@@ -53,9 +53,11 @@ struct MemoryEstimate {
   std::int64_t buffers = 0;  // buffers and constants
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
-  std::int64_t activations = 0;        // what autograd keeps at the end of the forward
-  std::int64_t inputs_outputs = 0;     // those that are not among the activations
-  std::int64_t largest_temporary = 0;  // of one op
+  std::int64_t activations = 0;     // what autograd keeps at the end of the forward
+  std::int64_t inputs_outputs = 0;  // those that are not among the activations
+  // What the highest moment of the pass takes beyond that: values on their way,
+  // gradients of activations, scratch memory (see PassMemory).
+  std::int64_t largest_temporary = 0;
   std::int64_t total = 0;
 };
 

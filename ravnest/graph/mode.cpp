@@ -99,6 +99,10 @@ bool is_off(const Op& op) {
          train != nullptr && train->value == Argument{false}.value;
 }
 
+bool is_plain_contiguous(const Op& op) {
+  return op.target == "aten.contiguous.default" && op.arguments.size() == 1;
+}
+
 // Compares two graphs op by op, learning which value of one is which of the other.
 class Comparison {
  public:
@@ -130,8 +134,8 @@ class Comparison {
     std::size_t i = 0;
     std::size_t j = 0;
     while (true) {
-      i = skip_idle(a_, i, left_alias_);
-      j = skip_idle(b_, j, right_alias_);
+      i = skip_idle(a_, i, left_alias_, true);
+      j = skip_idle(b_, j, right_alias_, false);
       if (i == a_.ops.size() || j == b_.ops.size()) {
         return i == a_.ops.size() && j == b_.ops.size();
       }
@@ -141,10 +145,11 @@ class Comparison {
     }
   }
 
-  // Dropout that is off passes its input on.
+  // Dropout that is off passes its input on, and `contiguous` at most copies it.
   static std::size_t skip_idle(const Graph& graph, std::size_t at,
-                               std::unordered_map<ValueId, ValueId>& alias) {
-    while (at < graph.ops.size() && is_off(graph.ops[at])) {
+                               std::unordered_map<ValueId, ValueId>& alias, bool skip_copies) {
+    while (at < graph.ops.size() &&
+           (is_off(graph.ops[at]) || (skip_copies && is_plain_contiguous(graph.ops[at])))) {
       const Op& op = graph.ops[at];
       const Argument* input = op.find_argument("input");
       input = input == nullptr ? op.find_argument("self") : input;

@@ -12,9 +12,9 @@ namespace ravnest::graph {
 // captured switched off stays off.
 Graph eval_form(const Graph& graph);
 
-// Whether two graphs compute the same, up to names of values, operators that do
-// nothing (dropout switched off) and order of defaults. Sound, not complete: a
-// `false` only costs a second graph.
+// Whether `a` computes what `b` does, up to names of values, dropout that is
+// switched off, and copies that only `a` makes (contiguous). Sound, not
+// complete: a `false` only costs a second graph.
 bool computes_same(const Graph& a, const Graph& b);
 
 // The graph to run in evaluation, given or derived.

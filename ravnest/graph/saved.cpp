@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ravnest/graph/operators.h"
 #include "ravnest/graph/saved_rules.h"
 
 namespace ravnest::graph {
@@ -76,15 +77,15 @@ const std::unordered_map<std::string_view, Keeps>& plain_rules() {
       }
     };
     add("", {"add", "bernoulli", "cat", "ceil", "channel_shuffle", "clone", "col2im", "concat",
-             "concatenate", "constant_pad_nd", "contiguous", "copy", "cumsum", "diag_embed",
+             "concatenate", "constant_pad_nd", "copy", "cumsum", "diag_embed",
              "diff", "expand_copy", "fill", "flip", "floor", "fmod", "frac", "hstack", "im2col",
              "lift_fresh_copy", "mean", "neg", "pixel_shuffle", "pixel_unshuffle", "remainder",
-             "repeat", "reshape", "roll", "rot90", "round", "rsub", "select_scatter", "sign",
-             "slice_scatter", "stack", "sub", "sum", "tile", "to", "_to_copy", "trace", "tril",
-             "triu", "trunc", "type_as", "upsample_bicubic2d", "upsample_bilinear2d",
+             "repeat", "roll", "rot90", "round", "rsub", "select_scatter", "sign",
+             "slice_scatter", "stack", "sub", "sum", "tile", "_to_copy", "trace", "tril",
+             "triu", "trunc", "upsample_bicubic2d", "upsample_bilinear2d",
              "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
              "upsample_nearest3d", "upsample_trilinear3d", "view_copy", "vstack", "zero",
-             "flatten", "ravel", "reshape_as", "unflatten", "movedim", "subtract"});
+             "subtract"});
     add("self", {"abs",      "acos",       "acosh",      "asin",       "asinh",     "atan",
                  "atanh",    "avg_pool1d", "avg_pool2d", "avg_pool3d", "celu",      "clamp",
                  "clamp_max", "clamp_min", "cos",        "cosh",       "digamma",   "elu",
@@ -173,6 +174,11 @@ void keep_everything(SavedRule& rule) {
   }
 }
 
+// A view keeps nothing, also where it has to copy.
+bool is_view(const OpView& op) {
+  return find_operator(op.op().target).value_or(OperatorTraits{}).aliases;
+}
+
 const Keeps* find_plain_rule(const OpView& op) {
   const auto& table = plain_rules();
   if (op.in_place()) {
@@ -220,7 +226,7 @@ Saved find_saved(const OpView& op, const std::vector<bool>& needs_grad) {
     found->second(rule);
   } else if (const Keeps* keeps = find_plain_rule(op)) {
     apply(rule, *keeps);
-  } else {
+  } else if (!is_view(op)) {
     keep_everything(rule);
   }
   return saved;
