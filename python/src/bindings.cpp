@@ -53,6 +53,45 @@ std::vector<c10::IValue> to_ivalues(const py::sequence& values) {
   return converted;
 }
 
+// An example input of a TorchScript model: leaves, nested in tuples, lists and dicts.
+c10::IValue to_nested_ivalue(const py::handle& value) {
+  if (py::isinstance<py::tuple>(value)) {
+    std::vector<c10::IValue> items;
+    for (const py::handle item : value) {
+      items.push_back(to_nested_ivalue(item));
+    }
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  if (py::isinstance<py::list>(value)) {
+    std::vector<c10::IValue> items;
+    for (const py::handle item : value) {
+      items.push_back(to_nested_ivalue(item));
+    }
+    c10::impl::GenericList list(items.empty() ? c10::TensorType::get() : items[0].type());
+    for (c10::IValue& item : items) {
+      list.push_back(std::move(item));
+    }
+    return list;
+  }
+  if (py::isinstance<py::dict>(value)) {
+    c10::TypePtr content = c10::TensorType::get();
+    std::vector<std::pair<std::string, c10::IValue>> items;
+    for (const auto& [key, item] : value.cast<py::dict>()) {
+      items.emplace_back(key.cast<std::string>(), to_nested_ivalue(item));
+      content = items.back().second.type();
+    }
+    c10::impl::GenericDict dict(c10::StringType::get(), content);
+    for (auto& [key, item] : items) {
+      dict.insert(key, std::move(item));
+    }
+    return dict;
+  }
+  if (py::isinstance<py::str>(value)) {
+    return value.cast<std::string>();
+  }
+  return to_ivalue(value);
+}
+
 py::list to_python(std::vector<c10::IValue> values) {
   py::list converted;
   for (c10::IValue& value : values) {
@@ -177,11 +216,11 @@ std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const p
                                                const std::set<std::string>& transient) {
   ravnest::engine::ImportOptions options;
   for (const py::handle value : args) {
-    options.example_args.push_back(torch::jit::toTypeInferredIValue(value));
+    options.example_args.push_back(to_nested_ivalue(value));
   }
   for (const auto& [name, value] : kwargs) {
     options.example_kwargs.emplace_back(name.cast<std::string>(),
-                                        torch::jit::toTypeInferredIValue(value));
+                                        to_nested_ivalue(value));
   }
   options.transient_buffers = transient;
   std::istringstream stream{std::string(archive)};

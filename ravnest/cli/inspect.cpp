@@ -81,9 +81,8 @@ std::string inspect(const InspectOptions& options, const Style& style) {
   }
   const graph::Statistics statistics =
       graph::statistics(program, {.batch = options.batch, .optimizer = options.optimizer});
-  return options.form == InspectForm::kJson
-             ? inspect_json(program, statistics, options)
-             : inspect_table(program, statistics, options, style);
+  return options.form == InspectForm::kJson ? inspect_json(program, statistics, options)
+                                            : inspect_table(program, statistics, options, style);
 }
 
 }  // namespace ravnest::cli

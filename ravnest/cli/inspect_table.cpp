@@ -35,8 +35,7 @@ std::string title(const graph::Program& program, const graph::Statistics& statis
   const std::string separator = ", ";
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(options.file));
   const std::string rest = separator + format_bytes(size) + separator + batch_note(statistics) +
-                           separator +
-                           (program.eval_graph ? "graphs: train, eval" : "one graph");
+                           separator + (program.eval_graph ? "graphs: train, eval" : "one graph");
   const std::size_t room = style.width > rest.size() ? style.width - rest.size() : 0;
   const std::string name = printable(options.file.filename().string());
   return painted(shortened(name, std::max<std::size_t>(room, 12), style), Paint::kBold, style) +
@@ -49,8 +48,8 @@ std::string model_table(const graph::Statistics& statistics, const Style& style)
   table.add_row({"parameters", format_grouped(statistics.parameters),
                  format_bytes(statistics.parameter_bytes),
                  frozen > 0 ? format_grouped(frozen) + " frozen" : ""});
-  table.add_row({"buffers", format_grouped(statistics.buffers),
-                 format_bytes(statistics.buffer_bytes)});
+  table.add_row(
+      {"buffers", format_grouped(statistics.buffers), format_bytes(statistics.buffer_bytes)});
   table.add_row({"operators", format_grouped(statistics.ops), "",
                  std::to_string(statistics.operators.size()) + " kinds"});
   return heading("Model", style) + table.to_string(style);
@@ -87,8 +86,7 @@ std::string memory_table(const graph::Statistics& statistics, const InspectOptio
   add_cost("activations", memory.activations);
   add_cost("other inputs and outputs", memory.inputs_outputs);
   add_cost("largest temporary", memory.largest_temporary);
-  table.add_row({"total",
-                 (statistics.costs_known ? "" : "over ") + format_bytes(memory.total)});
+  table.add_row({"total", (statistics.costs_known ? "" : "over ") + format_bytes(memory.total)});
   return heading(memory_heading(statistics, options), style) + table.to_string(style);
 }
 
@@ -123,7 +121,11 @@ graph::Place sum_of(std::span<const graph::Place> places) {
 
 std::string places_table(const graph::Statistics& statistics, const InspectOptions& options,
                          const Style& style) {
-  Table table({{}, {Align::kRight}, {Align::kRight}, {Align::kRight}, {Align::kRight},
+  Table table({{},
+               {Align::kRight},
+               {Align::kRight},
+               {Align::kRight},
+               {Align::kRight},
                {Align::kLeft, Paint::kBar}});
   table.add_header({"", "parameters", "activations", "compute", "share"});
   const std::span<const graph::Place> places = statistics.places;

@@ -48,7 +48,7 @@ Content content_of(std::string_view file) {
     const auto lists = [names](std::string_view name) {
       return names.find(name) != std::string_view::npos;
     };
-    return lists("/archive_format") ? Content::kPt2
+    return lists("/archive_format")  ? Content::kPt2
            : lists("/constants.pkl") ? Content::kTorchScript
            : lists("/data.pkl")      ? Content::kPickle
                                      : Content::kOther;
@@ -73,7 +73,8 @@ graph::Program load_program(const std::filesystem::path& path) {
     case Content::kPickle:
       throw_invalid("[inspect] '", path.string(),
                     "' is pickled (a state dict, or a whole model from torch.save), and Ravnest "
-                    "unpickles nothing.", kWayOut);
+                    "unpickles nothing.",
+                    kWayOut);
     case Content::kSafetensors:
       throw_invalid("[inspect] '", path.string(), "' holds weights alone, not a model.", kWayOut);
     case Content::kPt2:

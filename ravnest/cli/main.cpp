@@ -76,10 +76,9 @@ struct InspectFlags {
 };
 
 CLI::App* add_inspect(CLI::App& app, InspectFlags& flags) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model is made of and what training it costs");
-  command->add_option("FILE", flags.options.file, "A .pt2 archive or TorchScript file")
-      ->required();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show what a model is made of and what training it costs");
+  command->add_option("FILE", flags.options.file, "A .pt2 archive or TorchScript file")->required();
   CLI::Option* json = command->add_flag("--json", flags.json, "Print one JSON object");
   command->add_flag("--text", flags.text, "Print the graph in its text form")->excludes(json);
   command->add_option("--batch", flags.batch, "Batch to count with (default: as captured)")

@@ -21,7 +21,7 @@ constexpr std::size_t kNarrowest = 8;
 // The length of the UTF-8 sequence at the front of `text`; 0 where it is none.
 std::size_t sequence_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t length = first < 0x80                      ? 1
+  const std::size_t length = first < 0x80                     ? 1
                              : first >= 0xC2 && first <= 0xDF ? 2
                              : first >= 0xE0 && first <= 0xEF ? 3
                              : first >= 0xF0 && first <= 0xF4 ? 4
@@ -29,9 +29,9 @@ std::size_t sequence_length(std::string_view text) {
   if (length > text.size()) {
     return 0;
   }
-  const bool continues = std::ranges::all_of(text.substr(1, length > 0 ? length - 1 : 0), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-  });
+  const bool continues =
+      std::ranges::all_of(text.substr(1, length > 0 ? length - 1 : 0),
+                          [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; });
   return continues ? length : 0;
 }
 
@@ -159,9 +159,9 @@ std::string printable(std::string_view text) {
     const std::size_t length = sequence_length(text);
     const auto first = static_cast<unsigned char>(text[0]);
     // C1 controls are two bytes in UTF-8, from C2 80 to C2 9F.
-    const bool is_control = first < 0x20 || first == 0x7F ||
-                            (length == 2 && first == 0xC2 &&
-                             static_cast<unsigned char>(text[1]) < 0xA0);
+    const bool is_control =
+        first < 0x20 || first == 0x7F ||
+        (length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
     if (length == 0 || is_control) {
       out += '?';
     } else {

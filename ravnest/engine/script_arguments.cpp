@@ -99,7 +99,7 @@ graph::Argument ScriptGraph::to_list(const ScriptValue& value, const c10::Type& 
 graph::Argument ScriptGraph::to_argument(const ScriptValue& value, const c10::Type& type,
                                          const Origin& origin) {
   if (const Unknown* reason = value.find<Unknown>()) {
-    refuse(origin, *reason->reason);
+    refuse_unknown(*reason);
   }
   if (type.kind() == TypeKind::OptionalType) {
     return value.is_none() ? graph::Argument{} : to_argument(value, *type.containedType(0), origin);

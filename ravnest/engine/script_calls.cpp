@@ -48,9 +48,13 @@ void set_attribute(ScriptEvaluator& evaluator, const Node& node) {
   }
 }
 
+std::string class_name(const c10::ClassType& type) {
+  return type.name() ? type.name()->qualifiedName() : "a class without a name";
+}
+
 void create_object(ScriptEvaluator& evaluator, const Node& node) {
   const auto type = node.output()->type()->cast<c10::ClassType>();
-  if (!type || type->repr_str().starts_with("__torch__.torch.classes")) {
+  if (!type || class_name(*type).starts_with("__torch__.torch.classes")) {
     evaluator.refuse("classes written in TorchScript", node.output()->type()->repr_str());
   }
   evaluator.bind(node.output(), {std::make_shared<ScriptObject>(ScriptObject{
@@ -60,7 +64,7 @@ void create_object(ScriptEvaluator& evaluator, const Node& node) {
 enum class Context { kNoGrad, kNothing };
 
 Context context_of(ScriptEvaluator& evaluator, const Node& node) {
-  const std::string name = object_of(evaluator, node).type->repr_str();
+  const std::string name = class_name(*object_of(evaluator, node).type);
   if (name.ends_with("autograd.grad_mode.no_grad")) {
     return Context::kNoGrad;
   }

@@ -127,6 +127,21 @@ void slice_tuple(ScriptEvaluator& evaluator, const Node& node) {
                             Values(tuple->items.begin() + begin, tuple->items.begin() + end)));
 }
 
+bool is_one(const ScriptValue& a, const ScriptValue& b) {
+  const auto* tensor = a.find<Dynamic>();
+  if (tensor != nullptr) {
+    return b.find<Dynamic>() != nullptr && tensor->id == b.find<Dynamic>()->id;
+  }
+  const auto* constant = a.find<c10::IValue>();
+  if (constant != nullptr) {
+    return b.find<c10::IValue>() != nullptr && constant->is(*b.find<c10::IValue>());
+  }
+  return (a.list() != nullptr && a.list() == b.list()) ||
+         (a.tuple() != nullptr && a.tuple() == b.tuple()) ||
+         (a.dict() != nullptr && a.dict() == b.dict()) ||
+         (a.object() != nullptr && a.object() == b.object());
+}
+
 // `x is None`, `x is not None`: a value of the graph is never None.
 void is_same(ScriptEvaluator& evaluator, const Node& node) {
   const Values both = evaluator.inputs(node);
@@ -141,12 +156,12 @@ void is_same(ScriptEvaluator& evaluator, const Node& node) {
     }
     return evaluator.bind(node.output(), known(other.is_none() != negated));
   }
-  const auto* one = both[0].find<c10::IValue>();
-  const auto* another = both[1].find<c10::IValue>();
-  if (one == nullptr || another == nullptr) {
-    return evaluator.bind(node.output(), evaluator.unknown_here("whether two values are one"));
+  for (const ScriptValue& one : both) {
+    if (one.find<Unknown>() != nullptr) {
+      return evaluator.bind(node.output(), one);
+    }
   }
-  evaluator.bind(node.output(), known(one->is(*another) != negated));
+  evaluator.bind(node.output(), known(is_one(both[0], both[1]) != negated));
 }
 
 c10::TypePtr type_of(const ScriptGraph& graph, const ScriptValue& value,

@@ -11,22 +11,22 @@ using torch::jit::Node;
 
 constexpr std::int64_t kMostIterations = 10'000;
 
-// A bool if it is known, else why it is not.
-std::optional<bool> find_bool(const ScriptValue& value, std::string& reason) {
-  if (const auto* constant = value.find<c10::IValue>(); constant != nullptr && constant->isBool()) {
-    return constant->toBool();
-  }
-  const auto* unknown = value.find<Unknown>();
-  reason = unknown != nullptr ? *unknown->reason : "a number computed at run time";
-  return std::nullopt;
+std::optional<bool> find_bool(const ScriptValue& value) {
+  const auto* constant = value.find<c10::IValue>();
+  return constant != nullptr && constant->isBool() ? std::optional(constant->toBool())
+                                                   : std::nullopt;
 }
 
-[[noreturn]] void refuse_data(const ScriptEvaluator& evaluator, const std::string& what,
-                              const std::string& reason) {
-  throw_invalid("[torchscript] ", evaluator.origin().where, ": expected control flow that is the ",
-                "same for all data, got ", what, " that depends on ", reason,
-                ". Pass example inputs if it depends on shapes, or write it without control flow ",
-                "(torch.where) and export the model with torch.export.");
+// Why the outcome of a branch or loop is unknown: the first one that is, or what it depends on.
+Unknown reason_of(const ScriptEvaluator& evaluator, const std::string& what,
+                  const ScriptValue& condition) {
+  const auto* unknown = condition.find<Unknown>();
+  if (unknown != nullptr && unknown->is_control_flow) {
+    return *unknown;
+  }
+  return {.reason = what + (unknown != nullptr ? unknown->reason : "a size"),
+          .where = evaluator.origin().where,
+          .is_control_flow = true};
 }
 
 void take_branch(ScriptEvaluator& evaluator, const Node& node, const Block& block) {
@@ -38,7 +38,7 @@ void take_branch(ScriptEvaluator& evaluator, const Node& node, const Block& bloc
 
 // An assertion is taken to hold; a branch that only computes something is left unknown, which
 // matters if somebody needs it.
-void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node, const std::string& reason) {
+void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node) {
   const Block& then = *node.blocks()[0];
   const Block& otherwise = *node.blocks()[1];
   if (always_raises(then)) {
@@ -47,37 +47,39 @@ void evaluate_unknown_if(ScriptEvaluator& evaluator, const Node& node, const std
   if (always_raises(otherwise)) {
     return take_branch(evaluator, node, then);
   }
+  const Unknown reason = reason_of(evaluator, "an if on ", evaluator.value(node.input()));
   if (!is_pure(then) || !is_pure(otherwise)) {
-    refuse_data(evaluator, "an if", reason);
+    refuse_unknown(reason);
   }
-  evaluator.bind_all(node, unknown(concat("an if at ", evaluator.origin().where, " on ", reason)));
+  evaluator.bind_all(node, {reason});
 }
 
 void evaluate_if(ScriptEvaluator& evaluator, const Node& node) {
-  std::string reason;
-  const auto condition = find_bool(evaluator.value(node.input()), reason);
+  const auto condition = find_bool(evaluator.value(node.input()));
   if (!condition) {
-    return evaluate_unknown_if(evaluator, node, reason);
+    return evaluate_unknown_if(evaluator, node);
   }
   take_branch(evaluator, node, *node.blocks()[*condition ? 0 : 1]);
 }
 
 // Whether a loop goes on; nothing if that is unknown.
 std::optional<bool> goes_on(const ScriptValue& limit, const ScriptValue& condition,
-                            std::int64_t iteration, std::string& reason) {
-  const auto flag = find_bool(condition, reason);
-  if (flag && !*flag) {
-    return false;
-  }
+                            std::int64_t iteration) {
+  const auto flag = find_bool(condition);
   const auto count = limit.find_int();
-  if (!count) {
-    find_bool(limit, reason);
-    return std::nullopt;
-  }
-  if (iteration >= *count) {
+  if ((flag && !*flag) || (count && iteration >= *count)) {
     return false;
   }
-  return flag;
+  return flag && count ? std::optional(true) : std::nullopt;
+}
+
+void evaluate_unknown_loop(ScriptEvaluator& evaluator, const Node& node, const ScriptValue& limit,
+                           const ScriptValue& condition) {
+  const Unknown reason = reason_of(evaluator, "a loop over ", limit.find_int() ? condition : limit);
+  if (!is_pure(*node.blocks()[0])) {
+    refuse_unknown(reason);
+  }
+  evaluator.bind_all(node, {reason});
 }
 
 void evaluate_loop(ScriptEvaluator& evaluator, const Node& node) {
@@ -86,14 +88,9 @@ void evaluate_loop(ScriptEvaluator& evaluator, const Node& node) {
   const ScriptValue limit = carried[0];
   carried.erase(carried.begin());
   for (std::int64_t iteration = 0;; ++iteration) {
-    std::string reason;
-    const auto again = goes_on(limit, carried[0], iteration, reason);
+    const auto again = goes_on(limit, carried[0], iteration);
     if (!again) {
-      if (!is_pure(body)) {
-        refuse_data(evaluator, "a loop", reason);
-      }
-      return evaluator.bind_all(
-          node, unknown(concat("a loop at ", evaluator.origin().where, " over ", reason)));
+      return evaluate_unknown_loop(evaluator, node, limit, carried[0]);
     }
     if (!*again) {
       break;

@@ -159,6 +159,9 @@ Origin ScriptEvaluator::origin() const {
       continue;
     }
     const SourceLine line = source_line(*frame->node);
+    if (!line.is_known()) {
+      continue;
+    }
     if (made.where.empty() || !line.in_library) {
       made.source = line.brief();
       made.where = line.full();
@@ -167,6 +170,7 @@ Origin ScriptEvaluator::origin() const {
       break;
     }
   }
+  made.where = made.where.empty() ? "forward" : made.where;
   return made;
 }
 
@@ -174,8 +178,8 @@ void ScriptEvaluator::refuse(const std::string& expected, const std::string& got
   throw_invalid("[torchscript] ", origin().where, ": expected ", expected, ", got ", got, ".");
 }
 
-ScriptValue ScriptEvaluator::unknown_here(const std::string& what) const {
-  return unknown(concat(what, " at ", origin().where));
+ScriptValue ScriptEvaluator::unknown_here(const std::string& reason) const {
+  return {Unknown{.reason = reason, .where = origin().where}};
 }
 
 }  // namespace ravnest::engine

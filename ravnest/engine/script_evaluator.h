@@ -47,8 +47,8 @@ class ScriptEvaluator {
   // Where the node that is evaluated now stands.
   Origin origin() const;
   [[noreturn]] void refuse(const std::string& expected, const std::string& got) const;
-  // "… at models.py:12", the reason why something is unknown.
-  ScriptValue unknown_here(const std::string& what) const;
+  // A value that the node evaluated now cannot tell.
+  ScriptValue unknown_here(const std::string& reason) const;
 
   // Inside torch.no_grad().
   int no_grad_depth = 0;

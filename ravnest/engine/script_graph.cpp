@@ -136,7 +136,7 @@ std::vector<ScriptValue> ScriptGraph::call(const std::string& name, const std::s
   const auto trials = probes_.call(op, arguments, origin.where);
   std::vector<ScriptValue> results;
   for (std::size_t i = 0; i < schema.returns().size(); ++i) {
-    results.push_back(add_result(name, *schema.returns()[i].type(),
+    results.push_back(add_result(name, *schema.returns()[i].type(), origin,
                                  trials ? &(*trials)[i] : nullptr, list_length, call));
     if (find_unknown(results.back()) != nullptr) {
       return {results.back()};
@@ -164,25 +164,28 @@ ScriptValue ScriptGraph::add_tensor_result(const std::string& name,
 }
 
 ScriptValue ScriptGraph::add_result(const std::string& name, const c10::Type& type,
-                                    const ScriptProbes::Trials* trials,
+                                    const Origin& origin, const ScriptProbes::Trials* trials,
                                     std::optional<std::size_t> length, graph::Op& op) {
   if (type.kind() == c10::TypeKind::TensorType) {
     op.results.push_back({.kind = graph::Result::Kind::kValue, .values = {}});
     return add_tensor_result(name, trials, op.results.back());
   }
   if (type.kind() != c10::TypeKind::ListType || !holds_tensors(type)) {
-    return unknown(concat("the result of ", op.target, " is not a tensor"));
+    return {Unknown{.reason = concat("the result of ", op.target, " is not a tensor"),
+                    .where = origin.where}};
   }
   if (trials != nullptr) {
     length = (*trials)[0].toTensorVector().size();
     for (const c10::IValue& one : *trials) {
       if (one.toTensorVector().size() != *length) {
-        return unknown(concat(op.target, " gives as many tensors as the batch tells"));
+        return {Unknown{.reason = concat(op.target, " gives as many tensors as the batch tells"),
+                        .where = origin.where}};
       }
     }
   }
   if (!length) {
-    return unknown(concat("the number of tensors that ", op.target, " gives"));
+    return {Unknown{.reason = concat("the number of tensors that ", op.target, " gives"),
+                    .where = origin.where}};
   }
   op.results.push_back({.kind = graph::Result::Kind::kList, .values = {}});
   std::vector<ScriptValue> items;

@@ -68,7 +68,7 @@ class ScriptGraph {
 
  private:
   graph::ValueId add_value(const std::string& name, graph::ValueKind kind);
-  ScriptValue add_result(const std::string& name, const c10::Type& type,
+  ScriptValue add_result(const std::string& name, const c10::Type& type, const Origin& origin,
                          const ScriptProbes::Trials* trials, std::optional<std::size_t> length,
                          graph::Op& op);
   ScriptValue add_tensor_result(const std::string& name, const ScriptProbes::Trials* trials,

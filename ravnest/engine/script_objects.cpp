@@ -57,7 +57,8 @@ ScriptValue ScriptObjects::read(ScriptObject& object, const std::string& name) {
     return found->second;
   }
   if (!object.object) {
-    return unknown(concat("attribute '", name, "', which was never set"));
+    return {Unknown{.reason = concat("attribute '", name, "', which was never set"),
+                    .where = "forward"}};
   }
   if (object.type->is_module() && name == "training") {
     return known(training_of(object));

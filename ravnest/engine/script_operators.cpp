@@ -163,6 +163,19 @@ std::optional<ScriptValue> find_symbolic(ScriptEvaluator& evaluator, const Node&
               : std::nullopt;
 }
 
+std::string what_is_unknown(const Node& node, bool depends_on_batch) {
+  if (depends_on_batch) {
+    return concat(node.kind().toQualString(), " of the batch size");
+  }
+  if (node.kind() == c10::aten::dim) {
+    return "the number of dimensions of a tensor";
+  }
+  if (node.kind() == c10::prim::dtype) {
+    return "the dtype of a tensor";
+  }
+  return concat(node.kind().toQualString(), " of something unknown");
+}
+
 // An operator that gives no tensors.
 void evaluate_plain(ScriptEvaluator& evaluator, const Node& node, const Values& arguments) {
   if (std::ranges::all_of(arguments, is_fully_known)) {
@@ -184,9 +197,7 @@ void evaluate_plain(ScriptEvaluator& evaluator, const Node& node, const Values& 
   if (symbolic) {
     return evaluator.bind(node.output(), *symbolic);
   }
-  evaluator.bind_all(
-      node, evaluator.unknown_here(concat(node.kind().toQualString(),
-                                          trials ? " of the batch size" : " of unknown values")));
+  evaluator.bind_all(node, evaluator.unknown_here(what_is_unknown(node, trials.has_value())));
 }
 
 // Inside torch.no_grad() an operator sees its arguments without their history.
@@ -222,7 +233,7 @@ void evaluate_tensors(ScriptEvaluator& evaluator, const Node& node, const Values
   const auto results = evaluator.graph().call(call.name, call.overload, std::move(call.arguments),
                                               evaluator.origin(), list_length(node, arguments));
   if (const Unknown* reason = find_unknown(results)) {
-    return evaluator.bind_all(node, evaluator.unknown_here(*reason->reason));
+    return evaluator.bind_all(node, {*reason});
   }
   RAVNEST_CHECK(results.size() == node.outputs().size());
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -243,8 +254,7 @@ void evaluate_operator(ScriptEvaluator& evaluator, const Node& node) {
   adapt_unknown_fill(node, arguments);
   if (const Unknown* reason = find_unknown(arguments)) {
     if (op.schema().is_mutable()) {
-      evaluator.refuse("changes that can be followed",
-                       concat(node.kind().toQualString(), " with ", *reason->reason));
+      refuse_unknown(*reason);
     }
     return evaluator.bind_all(node, {*reason});
   }

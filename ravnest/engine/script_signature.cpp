@@ -61,7 +61,8 @@ class ExampleBinder {
     if (example.isTuple()) {
       std::vector<TreeSpec> specs;
       const auto& elements = example.toTupleRef().elements();
-      auto items = bind_items(std::vector<c10::IValue>(elements.begin(), elements.end()), name, specs);
+      auto items =
+          bind_items(std::vector<c10::IValue>(elements.begin(), elements.end()), name, specs);
       spec = TreeSpec::tuple(specs);
       return make_tuple(example.type(), std::move(items));
     }
@@ -191,12 +192,43 @@ void check_examples(const c10::FunctionSchema& schema, const ImportOptions& opti
   }
 }
 
+// The example as a value of the declared type: Python's containers do not say what they hold.
+c10::IValue converted(const c10::IValue& example, const c10::TypePtr& type) {
+  if (type->kind() == TypeKind::OptionalType && !example.isNone()) {
+    return converted(example, type->containedType(0));
+  }
+  if (type->kind() == TypeKind::FloatType && example.isInt()) {
+    return static_cast<double>(example.toInt());
+  }
+  if (type->kind() == TypeKind::ListType && example.isList()) {
+    c10::impl::GenericList made(type->containedType(0));
+    for (const c10::IValue& item : example.toListRef()) {
+      made.push_back(converted(item, type->containedType(0)));
+    }
+    return made;
+  }
+  if (type->kind() == TypeKind::DictType && example.isGenericDict()) {
+    c10::impl::GenericDict made(type->containedType(0), type->containedType(1));
+    for (const auto& item : example.toGenericDict()) {
+      made.insert(item.key(), converted(item.value(), type->containedType(1)));
+    }
+    return made;
+  }
+  if (type->kind() == TypeKind::TupleType && example.isTuple() &&
+      example.toTupleRef().elements().size() == type->containedTypes().size()) {
+    std::vector<c10::IValue> made;
+    for (const c10::IValue& item : example.toTupleRef().elements()) {
+      made.push_back(converted(item, type->containedType(made.size())));
+    }
+    return c10::ivalue::Tuple::create(std::move(made));
+  }
+  return example;
+}
+
 c10::IValue fitting(const c10::IValue& example, const c10::Argument& argument) {
-  const bool wants_float = argument.type()->kind() == TypeKind::FloatType;
-  const c10::IValue value =
-      wants_float && example.isInt() ? c10::IValue(static_cast<double>(example.toInt())) : example;
+  const c10::IValue value = converted(example, argument.type());
   if (!value.type()->isSubtypeOf(*argument.type())) {
-    refuse(argument.name(), argument.type()->repr_str(), value.type()->repr_str());
+    refuse(argument.name(), argument.type()->repr_str(), example.type()->repr_str());
   }
   return value;
 }

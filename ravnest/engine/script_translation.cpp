@@ -57,6 +57,9 @@ std::optional<TensorCall> translate_other(const std::string& name, const std::st
   if (name == "_convolution") {
     return TensorCall{"convolution", "", Values(given.begin(), given.begin() + 9)};
   }
+  if (name == "_convolution_mode" && given[3].list() != nullptr) {
+    return TensorCall{concat("conv", given[3].list()->items.size(), "d"), "padding", given};
+  }
   if (name == "copy_" && (overload == "int" || overload == "float")) {
     return TensorCall{"fill_", "Scalar", given};
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ravnest/base/error.h"
+
 namespace ravnest::engine {
 
 bool ScriptValue::is_none() const {
@@ -21,10 +23,6 @@ ScriptValue* ScriptDict::find(const c10::IValue& key) {
 }
 
 ScriptValue known(c10::IValue value) { return {std::move(value)}; }
-
-ScriptValue unknown(std::string reason) {
-  return {Unknown{std::make_shared<const std::string>(std::move(reason))}};
-}
 
 ScriptValue make_list(c10::TypePtr element_type, std::vector<ScriptValue> items) {
   return {std::make_shared<ScriptList>(
@@ -47,6 +45,13 @@ const Unknown* find_unknown(const std::vector<ScriptValue>& items) {
 }
 
 }  // namespace
+
+void refuse_unknown(const Unknown& unknown) {
+  throw_invalid("[torchscript] ", unknown.where,
+                ": expected a forward that does the same for all data, got ", unknown.reason,
+                ". Pass example inputs if it depends on shapes or dtypes; else write it without "
+                "control flow (torch.where).");
+}
 
 const Unknown* find_unknown(const ScriptValue& value) {
   if (const auto* found = value.find<Unknown>()) {

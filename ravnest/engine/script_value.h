@@ -40,7 +40,9 @@ struct ShapeOf {
 
 // Something that cannot be told; whoever needs it is refused with the reason.
 struct Unknown {
-  std::shared_ptr<const std::string> reason;
+  std::string reason;            // "the value of a tensor"
+  std::string where;             // "/home/me/models.py:12"
+  bool is_control_flow = false;  // the reason is a branch or a loop
 };
 
 struct ScriptList;
@@ -106,9 +108,11 @@ struct ScriptObject {
 };
 
 ScriptValue known(c10::IValue value);
-ScriptValue unknown(std::string reason);
 ScriptValue make_list(c10::TypePtr element_type, std::vector<ScriptValue> items);
 ScriptValue make_tuple(c10::TypePtr type, std::vector<ScriptValue> items);
+
+// Throws std::invalid_argument with the reason and the ways out.
+[[noreturn]] void refuse_unknown(const Unknown& unknown);
 
 // The first Unknown in a value, at any depth.
 const Unknown* find_unknown(const ScriptValue& value);

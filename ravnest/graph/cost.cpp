@@ -58,8 +58,8 @@ class Estimator {
       return;
     }
     is_weight_[input.value] = input.is_weight();
-    costs_.needs_grad[input.value] = input.kind == InputKind::kParameter &&
-                                     graph_.value(input.value).type.requires_grad;
+    costs_.needs_grad[input.value] =
+        input.kind == InputKind::kParameter && graph_.value(input.value).type.requires_grad;
   }
 
   bool needs_grad(ValueId id) const {
@@ -80,12 +80,16 @@ class Estimator {
       wants = wants || costs_.needs_grad[id];
     }
     wants = wants && !stops_gradient(op.name());
-    const std::optional<ValueId> aliased = find_aliased(op);
-    for (const ValueId id : op.results()) {
+    const std::vector<ValueId> results = op.results();
+    for (std::size_t index = 0; index < results.size(); ++index) {
+      const ValueId id = results[index];
+      const std::optional<ValueId> aliased = find_aliased(op, index);
       if (aliased) {
         costs_.storage[id] = costs_.storage[*aliased];
       }
-      costs_.needs_grad[id] = wants && can_need_grad(id);
+      const bool is_view = aliased && !op.in_place();
+      costs_.needs_grad[id] =
+          wants && can_need_grad(id) && (!is_view || costs_.needs_grad[*aliased]);
       // What an in-place op wrote is seen through every view of that storage.
       if (op.in_place() && costs_.needs_grad[id]) {
         mutated_[costs_.storage[id]] = true;
@@ -211,8 +215,8 @@ std::int64_t activation_bytes(const GraphCosts& costs, std::size_t first, std::s
   return total;
 }
 
-MemoryEstimate estimate_memory(const Program& program, const Graph& graph,
-                               const GraphCosts& costs, OptimizerKind optimizer) {
+MemoryEstimate estimate_memory(const Program& program, const Graph& graph, const GraphCosts& costs,
+                               OptimizerKind optimizer) {
   MemoryEstimate memory;
   add_weights(program, memory);
   memory.optimizer = saturating_multiply(memory.gradients, state_per_parameter_byte(optimizer));
@@ -223,8 +227,8 @@ MemoryEstimate estimate_memory(const Program& program, const Graph& graph,
   }
   memory.inputs_outputs = uncounted_ends(graph, costs, std::move(saved));
   const std::int64_t peak = PassMemory(graph, costs).peak(0, graph.ops.size());
-  memory.largest_temporary = std::max<std::int64_t>(
-      peak - saturating_add(memory.activations, memory.inputs_outputs), 0);
+  memory.largest_temporary =
+      std::max<std::int64_t>(peak - saturating_add(memory.activations, memory.inputs_outputs), 0);
   for (const std::int64_t part :
        {memory.weights, memory.buffers, memory.gradients, memory.optimizer, memory.activations,
         memory.inputs_outputs, memory.largest_temporary}) {

@@ -1,56 +1,61 @@
 #include "ravnest/graph/flops.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "ravnest/graph/storage.h"
+#include "ravnest/graph/words.h"
 
 namespace ravnest::graph {
 
 namespace {
 
-// Operations per element of the result (kResult) or of the first argument.
+// Operations per element of the result, or of the first argument.
 struct Rate {
   std::int64_t per_element = 1;
   bool of_result = true;
 };
 
+struct RateRow {
+  Rate rate;
+  std::string_view operators;
+};
+
+constexpr auto kRates = std::to_array<RateRow>({
+    {{0, true},
+     "arange cat channel_shuffle clone col2im concat concatenate constant_pad_nd "
+     "contiguous copy embedding empty empty_like eye fill flatten flip full full_like "
+     "gather hstack im2col index index_put index_select lift_fresh_copy linspace new_empty "
+     "new_full new_ones new_zeros ones ones_like pad pixel_shuffle pixel_unshuffle repeat "
+     "repeat_interleave reshape reshape_as roll scalar_tensor scatter select_scatter "
+     "slice_scatter stack sym_size tile to _to_copy tril triu type_as upsample_nearest1d "
+     "upsample_nearest2d upsample_nearest3d vstack zero zeros zeros_like"},
+    {{8, true}, "upsample_bilinear2d upsample_linear1d"},
+    {{16, true}, "upsample_trilinear3d"},
+    {{32, true}, "upsample_bicubic2d"},
+    {{5, true},
+     "batch_norm group_norm instance_norm layer_norm log_softmax _log_softmax "
+     "native_batch_norm native_group_norm native_layer_norm rms_norm _softmax softmax"},
+    {{1, false},
+     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+     "adaptive_max_pool2d adaptive_max_pool3d all amax amin any argmax argmin cumsum max "
+     "mean min prod sum"},
+    {{3, false},
+     "huber_loss l1_loss linalg_vector_norm mse_loss norm smooth_l1_loss std var var_mean"},
+    {{5, false},
+     "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy_loss kl_div "
+     "logsumexp"},
+});
+
 const std::unordered_map<std::string_view, Rate>& rates() {
   static const std::unordered_map<std::string_view, Rate> table = [] {
     std::unordered_map<std::string_view, Rate> out;
-    const auto add = [&out](Rate rate, std::initializer_list<std::string_view> names) {
-      for (const std::string_view name : names) {
-        out.emplace(name, rate);
-      }
-    };
-    add({.per_element = 0},
-        {"_to_copy", "arange", "cat", "channel_shuffle", "clone", "col2im", "concat",
-         "concatenate", "constant_pad_nd", "contiguous", "copy", "embedding", "empty",
-         "empty_like", "eye", "fill", "flatten", "flip", "full", "full_like", "gather", "hstack",
-         "im2col", "index", "index_put", "index_select", "lift_fresh_copy", "linspace",
-         "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "pad",
-         "pixel_shuffle", "pixel_unshuffle", "repeat", "repeat_interleave", "reshape",
-         "reshape_as", "roll", "scalar_tensor", "scatter", "select_scatter", "slice_scatter",
-         "stack", "sym_size", "tile", "to", "tril", "triu", "type_as", "upsample_nearest1d",
-         "upsample_nearest2d", "upsample_nearest3d", "vstack", "zero", "zeros", "zeros_like"});
-    add({.per_element = 8}, {"upsample_bilinear2d", "upsample_linear1d"});
-    add({.per_element = 16}, {"upsample_trilinear3d"});
-    add({.per_element = 32}, {"upsample_bicubic2d"});
-    add({.per_element = 5},
-        {"_log_softmax", "_softmax", "batch_norm", "group_norm", "instance_norm", "layer_norm",
-         "log_softmax", "native_batch_norm", "native_group_norm", "native_layer_norm", "rms_norm",
-         "softmax"});
-    add({.per_element = 1, .of_result = false},
-        {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-         "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "all", "amax",
-         "amin", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "prod", "sum"});
-    add({.per_element = 3, .of_result = false},
-        {"huber_loss", "l1_loss", "linalg_vector_norm", "mse_loss", "norm", "smooth_l1_loss",
-         "std", "var", "var_mean"});
-    add({.per_element = 5, .of_result = false},
-        {"binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy_loss",
-         "kl_div", "logsumexp"});
+    for (const RateRow& row : kRates) {
+      for_each_word(row.operators, [&](std::string_view name) { out.emplace(name, row.rate); });
+    }
     return out;
   }();
   return table;
@@ -86,12 +91,18 @@ struct MatrixOperands {
 
 const std::unordered_map<std::string_view, MatrixOperands>& matrix_products() {
   static const std::unordered_map<std::string_view, MatrixOperands> table = {
-      {"linear", {"input", "weight"}},    {"matmul", {"self", "other"}},
-      {"mm", {"self", "mat2"}},           {"bmm", {"self", "mat2"}},
-      {"mv", {"self", "vec"}},            {"dot", {"self", "tensor"}},
-      {"addmm", {"mat1", "mat2"}},        {"addmv", {"mat", "vec"}},
-      {"baddbmm", {"batch1", "batch2"}},  {"addbmm", {"batch1", "batch2"}},
-      {"bilinear", {"input1", "input2"}}, {"inner", {"self", "other"}},
+      {"linear", {"input", "weight"}},
+      {"matmul", {"self", "other"}},
+      {"mm", {"self", "mat2"}},
+      {"bmm", {"self", "mat2"}},
+      {"mv", {"self", "vec"}},
+      {"dot", {"self", "tensor"}},
+      {"addmm", {"mat1", "mat2"}},
+      {"addmv", {"mat", "vec"}},
+      {"baddbmm", {"batch1", "batch2"}},
+      {"addbmm", {"batch1", "batch2"}},
+      {"bilinear", {"input1", "input2"}},
+      {"inner", {"self", "other"}},
   };
   return table;
 }
@@ -131,8 +142,8 @@ std::int64_t einsum_flops(const OpView& op) {
     } else if (label == '.') {
       return total;
     } else if (label != ' ') {
-      const bool is_new = seen.find(label) == std::string::npos &&
-                          output.find(label) == std::string_view::npos;
+      const bool is_new =
+          seen.find(label) == std::string::npos && output.find(label) == std::string_view::npos;
       if (is_new && operand < operands.size()) {
         total = saturating_multiply(
             total, op.shape(operands[operand]).size(static_cast<std::int64_t>(dim)));
@@ -149,7 +160,8 @@ std::int64_t attention_flops(const OpView& op) {
   const Shape& value = op.shape("value");
   const std::int64_t rows = query.numel / std::max<std::int64_t>(query.size(-1), 1);
   const std::int64_t width = saturating_add(query.size(-1), value.size(-1));
-  return saturating_multiply(saturating_multiply(2 * width, rows), value.size(-2));
+  return saturating_multiply(saturating_multiply(saturating_multiply(2, width), rows),
+                             value.size(-2));
 }
 
 // Every weight matrix meets every row of every step once.

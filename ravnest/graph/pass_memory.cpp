@@ -29,7 +29,10 @@ bool is_tensor(const Graph& graph, ValueId id) {
 }  // namespace
 
 PassMemory::PassMemory(const Graph& graph, const GraphCosts& costs)
-    : bytes_(costs.storage_bytes), last_use_(graph.values.size()) {
+    : bytes_(costs.storage_bytes), last_use_(graph.values.size()), is_graded_(graph.values.size()) {
+  for (ValueId id = 0; id < graph.values.size(); ++id) {
+    is_graded_[costs.storage[id]] = is_graded_[costs.storage[id]] || costs.needs_grad[id];
+  }
   std::vector<bool> is_weight(graph.values.size());
   for (const Input& input : graph.inputs) {
     if (input.is_weight()) {
@@ -118,6 +121,8 @@ struct PassMemory::Walk {
   }
 
   void take(std::int64_t nbytes) { live = saturating_add(live, nbytes); }
+  // Not below nothing: sums that stopped at the largest number have forgotten.
+  void give(std::int64_t nbytes) { live = std::max<std::int64_t>(live - nbytes, 0); }
   void note(std::int64_t temporary) { peak = std::max(peak, saturating_add(live, temporary)); }
 
   void forward(std::size_t index) {
@@ -128,12 +133,13 @@ struct PassMemory::Walk {
     for (const ValueId id : step(index).saved) {
       first_saver.try_emplace(id, index);
     }
+    // Kernels reorder less on the way forward.
     note(step(index).has_backward ? step(index).temporary / 2 : 0);
     for (const std::vector<ValueId>* list : {&step(index).reads, &step(index).makes}) {
       for (const ValueId id : *list) {
         const bool is_done = memory.last_use_[id] == index && !held.contains(id) &&
                              !first_saver.contains(id) && released.insert(id).second;
-        live -= is_done ? bytes(id) : 0;
+        give(is_done ? bytes(id) : 0);
       }
     }
   }
@@ -165,14 +171,14 @@ struct PassMemory::Walk {
     const Step& now = step(index);
     for (const ValueId id : now.makes) {
       if (const auto found = gradients.find(id); found != gradients.end()) {
-        live -= std::max<std::int64_t>(found->second - moved, 0);
+        give(std::max<std::int64_t>(found->second - moved, 0));
         moved = 0;
         gradients.erase(found);
       }
     }
-    live -= now.saved_extra;
+    give(now.saved_extra);
     for (const ValueId id : now.saved) {
-      live -= first_saver.at(id) == index && !held.contains(id) ? bytes(id) : 0;
+      give(first_saver.at(id) == index && !held.contains(id) ? bytes(id) : 0);
     }
   }
 
@@ -181,8 +187,10 @@ struct PassMemory::Walk {
       forward(index);
     }
     for (const ValueId id : outputs) {
-      gradients[id] = bytes(id);
-      take(bytes(id));
+      if (memory.is_graded_[id]) {
+        gradients[id] = bytes(id);
+        take(bytes(id));
+      }
     }
     for (std::size_t index = last; index-- > first;) {
       backward(index);

@@ -22,8 +22,8 @@ class PassMemory {
 
  private:
   struct Step {
-    std::vector<ValueId> reads;   // storages, weights aside
-    std::vector<ValueId> makes;   // storages that are new
+    std::vector<ValueId> reads;  // storages, weights aside
+    std::vector<ValueId> makes;  // storages that are new
     std::vector<ValueId> saved;
     std::vector<ValueId> graded;  // of `reads`: those that need a gradient
     std::int64_t saved_extra = 0;
@@ -38,8 +38,9 @@ class PassMemory {
                  const std::vector<bool>& is_weight) const;
 
   std::vector<Step> steps_;
-  std::vector<std::int64_t> bytes_;      // by storage
-  std::vector<std::size_t> last_use_;    // by storage: op, or the number of ops for an output
+  std::vector<std::int64_t> bytes_;    // by storage
+  std::vector<std::size_t> last_use_;  // by storage: op, or the number of ops for an output
+  std::vector<bool> is_graded_;        // by storage: some value in it needs a gradient
 };
 
 }  // namespace ravnest::graph

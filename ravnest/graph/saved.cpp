@@ -1,11 +1,14 @@
 #include "ravnest/graph/saved.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "ravnest/graph/operators.h"
 #include "ravnest/graph/saved_rules.h"
+#include "ravnest/graph/words.h"
 
 namespace ravnest::graph {
 
@@ -46,6 +49,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"pow", save_pow},
       {"max", save_extreme},
       {"min", save_extreme},
+      {"median", save_extreme},
+      {"nanmedian", save_extreme},
       {"sort", save_indices},
       {"topk", save_indices},
       {"kthvalue", save_indices},
@@ -63,76 +68,77 @@ const std::unordered_map<std::string_view, Rule>& rules() {
   return table;
 }
 
-// Names of what is kept, separated by blanks: arguments, "result" or "result1".
-// "a<b" keeps a when b needs a gradient. A name with "_" is of the in-place form
+// Names of what is kept: arguments, "result", "result1" or "result2"; "a<b" keeps
+// a when b needs a gradient. Then the operators, "relu_" for the in-place form
 // where that one keeps something else.
-using Keeps = std::string_view;
+struct KeepsRow {
+  std::string_view keeps;
+  std::string_view operators;
+};
 
-const std::unordered_map<std::string_view, Keeps>& plain_rules() {
-  static const std::unordered_map<std::string_view, Keeps> table = [] {
-    std::unordered_map<std::string_view, Keeps> out;
-    const auto add = [&out](Keeps keeps, std::initializer_list<std::string_view> names) {
-      for (const std::string_view name : names) {
-        out.emplace(name, keeps);
-      }
-    };
-    add("", {"add", "bernoulli", "cat", "ceil", "channel_shuffle", "clone", "col2im", "concat",
-             "concatenate", "constant_pad_nd", "copy", "cumsum", "diag_embed",
-             "diff", "expand_copy", "fill", "flip", "floor", "fmod", "frac", "hstack", "im2col",
-             "lift_fresh_copy", "mean", "neg", "pixel_shuffle", "pixel_unshuffle", "remainder",
-             "repeat", "roll", "rot90", "round", "rsub", "select_scatter", "sign",
-             "slice_scatter", "stack", "sub", "sum", "tile", "_to_copy", "trace", "tril",
-             "triu", "trunc", "upsample_bicubic2d", "upsample_bilinear2d",
-             "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
-             "upsample_nearest3d", "upsample_trilinear3d", "view_copy", "vstack", "zero",
-             "subtract"});
-    add("self", {"abs",      "acos",       "acosh",      "asin",       "asinh",     "atan",
-                 "atanh",    "avg_pool1d", "avg_pool2d", "avg_pool3d", "celu",      "clamp",
-                 "clamp_max", "clamp_min", "cos",        "cosh",       "digamma",   "elu",
-                 "erf",      "erfc",       "erfinv",     "gelu",       "glu",       "hardshrink",
-                 "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "lgamma",    "log",
-                 "log10",    "log1p",      "log2",       "logit",      "mish",      "nan_to_num",
-                 "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "relu6",
-                 "replication_pad1d", "replication_pad2d", "replication_pad3d", "selu", "silu",
-                 "sin",      "sinc",       "sinh",       "softplus",   "softshrink", "square",
-                 "threshold", "var",       "var_mean",   "_adaptive_avg_pool2d",
-                 "_adaptive_avg_pool3d"});
-    add("result", {"celu_", "elu_", "exp", "exp2", "expm1", "leaky_relu_", "log_softmax",
-                   "_log_softmax", "reciprocal", "relu", "rsqrt", "_safe_softmax", "selu_",
-                   "sigmoid", "_softmax", "softmax", "special_expit", "special_softmax", "sqrt",
-                   "tan", "tanh"});
-    add("self result", {"amax", "amin", "cumprod", "linalg_norm", "linalg_vector_norm",
-                        "logcumsumexp", "logsumexp", "median", "nanmedian", "norm", "prod", "std",
-                        "std_mean"});
-    add("self<other other<self", {"mul", "multiply", "inner", "kron", "tensordot"});
-    add("self<mat2 mat2<self", {"bmm", "mm"});
-    add("self<vec vec<self", {"mv"});
-    add("self<vec2 vec2<self", {"ger", "outer"});
-    add("self<tensor tensor<self", {"dot"});
-    add("other self<other", {"div", "divide", "true_divide"});
-    add("mat1<mat2 mat2<mat1", {"addmm"});
-    add("batch1<batch2 batch2<batch1", {"addbmm", "baddbmm"});
-    add("mat<vec vec<mat", {"addmv"});
-    add("tensor1<tensor2 tensor2<tensor1", {"addcmul"});
-    add("tensor1<tensor2 tensor2", {"addcdiv"});
-    add("weight<end weight<self", {"lerp"});
-    add("input<weight weight<input", {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-                                      "_convolution", "convolution"});
-    add("self weight", {"prelu"});
-    add("indices", {"embedding"});
-    add("index", {"index_copy", "index_fill", "index_select", "scatter", "scatter_add"});
-    add("indices", {"index", "index_put", "_unsafe_index"});
-    add("self index", {"gather", "take_along_dim"});
-    add("index source", {"index_add"});
-    add("mask", {"masked_fill", "masked_scatter", "masked_select"});
-    add("condition", {"where"});
-    add("self target", {"binary_cross_entropy_with_logits", "huber_loss", "mse_loss",
-                        "smooth_l1_loss", "soft_margin_loss", "multi_margin_loss"});
-    add("self target weight", {"binary_cross_entropy", "nll_loss", "nll_loss2d", "nll_loss_nd"});
-    add("target self<target", {"kl_div"});
-    add("result1", {"native_dropout"});
-    add("input result1 result2", {"native_batch_norm", "native_group_norm", "native_layer_norm",
-                                  "_native_batch_norm_legit"});
+constexpr auto kKeeps = std::to_array<KeepsRow>({
+    {"",
+     "add bernoulli cat ceil channel_shuffle clone col2im concat concatenate "
+     "constant_pad_nd copy cumsum diag_embed diff expand_copy fill flip floor fmod frac "
+     "hstack im2col lift_fresh_copy mean neg pixel_shuffle pixel_unshuffle remainder "
+     "repeat repeat_interleave roll rot90 round rsub select_scatter sign slice_scatter "
+     "stack sub subtract sum tile _to_copy trace tril triu trunc upsample_bicubic2d "
+     "upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
+     "upsample_nearest3d upsample_trilinear3d view_copy vstack zero"},
+    {"self",
+     "abs acos acosh _adaptive_avg_pool2d _adaptive_avg_pool3d asin asinh atan atanh "
+     "avg_pool1d avg_pool2d avg_pool3d celu clamp clamp_max clamp_min cos cosh digamma elu "
+     "erf erfc erfinv gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu lgamma "
+     "log log10 log1p log2 logit mish nan_to_num reflection_pad1d reflection_pad2d "
+     "reflection_pad3d relu6 replication_pad1d replication_pad2d replication_pad3d selu "
+     "silu sin sinc sinh softplus softshrink square threshold var var_mean"},
+    {"result",
+     "celu_ elu_ exp exp2 expm1 leaky_relu_ log_softmax _log_softmax reciprocal relu rsqrt "
+     "_safe_softmax selu_ sigmoid _softmax softmax special_expit special_softmax sqrt tan "
+     "tanh"},
+    {"self result",
+     "amax amin cumprod linalg_norm linalg_vector_norm logcumsumexp logsumexp norm prod "
+     "std std_mean"},
+    {"self<other other<self", "inner kron mul multiply tensordot"},
+    {"self<mat2 mat2<self", "bmm mm"},
+    {"self other", "atan2 fmax fmin logaddexp logaddexp2 maximum minimum xlogy"},
+    {"input1 input2", "bilinear"},
+    {"self<vec vec<self", "mv"},
+    {"self<vec2 vec2<self", "ger outer"},
+    {"self<tensor tensor<self", "dot"},
+    {"other self<other", "div divide true_divide"},
+    {"mat1<mat2 mat2<mat1", "addmm"},
+    {"batch1<batch2 batch2<batch1", "addbmm baddbmm"},
+    {"mat<vec vec<mat", "addmv"},
+    {"tensor1<tensor2 tensor2<tensor1", "addcmul"},
+    {"tensor1<tensor2 tensor2", "addcdiv"},
+    {"weight<end weight<self", "lerp"},
+    {"input<weight weight<input",
+     "conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution"},
+    {"self weight", "prelu"},
+    {"indices", "embedding"},
+    {"index", "index_copy index_fill index_select scatter scatter_add"},
+    {"indices", "index index_put _unsafe_index"},
+    {"self index", "gather take_along_dim"},
+    {"index source", "index_add"},
+    {"mask", "masked_fill masked_scatter masked_select"},
+    {"condition", "where"},
+    {"self target",
+     "binary_cross_entropy_with_logits huber_loss mse_loss multi_margin_loss "
+     "smooth_l1_loss soft_margin_loss"},
+    {"self target weight", "binary_cross_entropy nll_loss nll_loss2d nll_loss_nd"},
+    {"target self<target", "kl_div"},
+    {"result1", "native_dropout"},
+    {"input result1 result2",
+     "native_batch_norm _native_batch_norm_legit native_group_norm native_layer_norm"},
+});
+
+const std::unordered_map<std::string_view, std::string_view>& plain_rules() {
+  static const std::unordered_map<std::string_view, std::string_view> table = [] {
+    std::unordered_map<std::string_view, std::string_view> out;
+    for (const KeepsRow& row : kKeeps) {
+      for_each_word(row.operators, [&](std::string_view name) { out.emplace(name, row.keeps); });
+    }
     return out;
   }();
   return table;
@@ -157,14 +163,6 @@ void keep_token(SavedRule& rule, std::string_view token) {
   }
 }
 
-void apply(SavedRule& rule, Keeps keeps) {
-  while (!keeps.empty()) {
-    const std::size_t blank = std::min(keeps.find(' '), keeps.size());
-    keep_token(rule, keeps.substr(0, blank));
-    keeps.remove_prefix(std::min(blank + 1, keeps.size()));
-  }
-}
-
 void keep_everything(SavedRule& rule) {
   for (const ValueId id : rule.op.tensors()) {
     rule.keep(id);
@@ -179,7 +177,7 @@ bool is_view(const OpView& op) {
   return find_operator(op.op().target).value_or(OperatorTraits{}).aliases;
 }
 
-const Keeps* find_plain_rule(const OpView& op) {
+const std::string_view* find_plain_rule(const OpView& op) {
   const auto& table = plain_rules();
   if (op.in_place()) {
     if (const auto found = table.find(std::string(op.name()) + '_'); found != table.end()) {
@@ -209,7 +207,8 @@ void SavedRule::keep_argument(std::string_view argument) {
 }
 
 void SavedRule::keep_bytes(std::int64_t nbytes) {
-  saved_.extra_bytes = saturating_add(saved_.extra_bytes, nbytes);
+  // Below nothing only where an argument from outside is absurd.
+  saved_.extra_bytes = saturating_add(saved_.extra_bytes, std::max<std::int64_t>(nbytes, 0));
 }
 
 void SavedRule::keep_elements(std::int64_t count, const Shape& like) {
@@ -224,8 +223,8 @@ Saved find_saved(const OpView& op, const std::vector<bool>& needs_grad) {
   }
   if (const auto found = rules().find(op.name()); found != rules().end()) {
     found->second(rule);
-  } else if (const Keeps* keeps = find_plain_rule(op)) {
-    apply(rule, *keeps);
+  } else if (const std::string_view* keeps = find_plain_rule(op)) {
+    for_each_word(*keeps, [&rule](std::string_view token) { keep_token(rule, token); });
   } else if (!is_view(op)) {
     keep_everything(rule);
   }

@@ -30,7 +30,7 @@ void save_batch_norm(SavedRule& rule) {
   rule.keep_argument("input");
   if (rule.op.flag("training", true)) {
     const Shape& input = rule.op.shape("input");
-    rule.keep_elements(2 * input.size(1), input);
+    rule.keep_elements(saturating_multiply(2, input.size(1)), input);
   }
 }
 
@@ -45,14 +45,15 @@ void save_instance_norm(SavedRule& rule) {
 void save_layer_norm(SavedRule& rule) {
   rule.keep_argument("input");
   const Shape& input = rule.op.shape("input");
-  rule.keep_elements(2 * rows_of(input, rule.op.integers("normalized_shape")), input);
+  const std::int64_t rows = rows_of(input, rule.op.integers("normalized_shape"));
+  rule.keep_elements(saturating_multiply(2, rows), input);
 }
 
 void save_group_norm(SavedRule& rule) {
   keep_contiguous(rule, "input");
   const Shape& input = rule.op.shape("input");
   const std::int64_t groups = rule.op.integer("num_groups", 1);
-  rule.keep_elements(saturating_multiply(2 * input.size(0), groups), input);
+  rule.keep_elements(saturating_multiply(saturating_multiply(2, input.size(0)), groups), input);
 }
 
 void save_rms_norm(SavedRule& rule) {

@@ -66,8 +66,8 @@ std::optional<Einsum> parse_einsum(std::string_view equation) {
   std::erase(text, ' ');
   const std::size_t comma = text.find(',');
   const std::size_t arrow = text.find("->");
-  const bool is_pair = comma != std::string::npos && arrow != std::string::npos &&
-                       comma < arrow && text.find(',', comma + 1) == std::string::npos &&
+  const bool is_pair = comma != std::string::npos && arrow != std::string::npos && comma < arrow &&
+                       text.find(',', comma + 1) == std::string::npos &&
                        text.find('.') == std::string::npos;
   if (!is_pair) {
     return std::nullopt;
@@ -187,8 +187,8 @@ void save_einsum(SavedRule& rule) {
     if (!others_want) {
       continue;
     }
-    const bool is_view = !einsum || operands.size() != 2 ||
-                         is_einsum_view(*einsum, i, rule.op.shape(operands[i]));
+    const bool is_view =
+        !einsum || operands.size() != 2 || is_einsum_view(*einsum, i, rule.op.shape(operands[i]));
     keep_or_copy(rule, operands[i], is_view);
   }
 }
@@ -208,14 +208,14 @@ void save_convolution(SavedRule& rule) {
   }
   // "same" needs an uneven padding for an even kernel: a padded copy of the input.
   const std::vector<std::int64_t> dilation = rule.op.integers("dilation");
-  std::int64_t padded = shape.size(0) * shape.size(1);
+  std::int64_t padded = saturating_multiply(shape.size(0), shape.size(1));
   bool is_padded = false;
   for (std::size_t dim = 2; dim < std::min(shape.rank(), kernel.rank()); ++dim) {
     const std::int64_t step =
         dilation.empty() ? 1 : dilation[std::min(dim - 2, dilation.size() - 1)];
     const bool uneven = saturating_multiply(step, kernel.sizes[dim] - 1) % 2 != 0;
     is_padded = is_padded || uneven;
-    padded = saturating_multiply(padded, shape.sizes[dim] + (uneven ? 1 : 0));
+    padded = saturating_multiply(padded, saturating_add(shape.sizes[dim], uneven ? 1 : 0));
   }
   if (is_padded) {
     rule.keep_elements(padded, shape);

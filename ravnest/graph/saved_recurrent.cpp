@@ -21,18 +21,17 @@ void keep_input(SavedRule& rule, const Recurrent& layer, std::int64_t copies) {
 void keep_between(SavedRule& rule, const Recurrent& layer, bool output_is_kept) {
   const std::int64_t joined = saturating_multiply(layer.output(), layer.directions);
   const std::int64_t tensors = layer.drops ? 2 : (layer.directions == 1 && output_is_kept ? 0 : 1);
-  rule.keep_elements(
-      saturating_multiply(saturating_multiply(joined, tensors), layer.layers - 1),
-      rule.op.shape("input"));
+  rule.keep_elements(saturating_multiply(saturating_multiply(joined, tensors), layer.layers - 1),
+                     rule.op.shape("input"));
 }
 
 void keep_stepwise(SavedRule& rule, std::int64_t elements_per_direction) {
   const Recurrent layer = read_recurrent(rule.op);
   keep_input(rule, layer, layer.directions);
   keep_between(rule, layer, false);
-  rule.keep_elements(
-      saturating_multiply(elements_per_direction, layer.layers * layer.directions),
-      rule.op.shape("input"));
+  rule.keep_elements(saturating_multiply(elements_per_direction,
+                                         saturating_multiply(layer.layers, layer.directions)),
+                     rule.op.shape("input"));
 }
 
 }  // namespace

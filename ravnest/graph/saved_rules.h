@@ -48,7 +48,7 @@ void save_pad(SavedRule& rule);
 void save_pow(SavedRule& rule);
 // Values with their indices: sort, topk.
 void save_indices(SavedRule& rule);
-// max, min: with indices along a dimension, without over everything or of two tensors.
+// max, min, median: with indices along a dimension, without over everything.
 void save_extreme(SavedRule& rule);
 void save_cross_entropy(SavedRule& rule);
 // One tensor of the size of the argument that no value names, and the argument

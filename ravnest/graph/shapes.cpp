@@ -83,8 +83,8 @@ bool can_merge(const Shape& shape, std::size_t first, std::size_t last) {
     if (shape.sizes[dim] == 1) {
       continue;
     }
-    if (outer && shape.strides[*outer] !=
-                     saturating_multiply(shape.strides[dim], shape.sizes[dim])) {
+    if (outer &&
+        shape.strides[*outer] != saturating_multiply(shape.strides[dim], shape.sizes[dim])) {
       return false;
     }
     outer = dim;

@@ -17,8 +17,8 @@ namespace {
 constexpr double kLargestShare = 0.2;
 
 struct Batch {
-  std::set<std::string> symbols;          // dimension 0 of the user's inputs
-  std::optional<std::int64_t> captured;   // in the example
+  std::set<std::string> symbols;         // dimension 0 of the user's inputs
+  std::optional<std::int64_t> captured;  // in the example
 };
 
 Batch find_batch(const Graph& graph) {
@@ -59,8 +59,8 @@ void check_batch(const Graph& graph, const Batch& batch, std::int64_t wanted) {
   for (const std::string& name : batch.symbols) {
     const auto symbol = graph.symbols.find(name);
     if (symbol != graph.symbols.end() && symbol->second.max && wanted > *symbol->second.max) {
-      throw_invalid("[statistics] expected a batch of ", *symbol->second.max,
-                    " or less, got ", wanted, ".");
+      throw_invalid("[statistics] expected a batch of ", *symbol->second.max, " or less, got ",
+                    wanted, ".");
     }
   }
 }
@@ -142,8 +142,7 @@ void count_ops(const Graph& graph, const GraphCosts& costs, Statistics& out,
 Statistics statistics(const Program& program, const StatisticsOptions& options) {
   const Graph& graph = program.graph;
   const Batch batch = find_batch(graph);
-  const GraphCosts costs =
-      estimate_costs(graph, symbol_values(graph, batch, options.batch));
+  const GraphCosts costs = estimate_costs(graph, symbol_values(graph, batch, options.batch));
   Statistics out;
   out.ops = static_cast<std::int64_t>(graph.ops.size());
   out.captured_batch = batch.captured;

@@ -32,15 +32,17 @@ bool returns_argument(const OpView& op, const Shape& argument, const Shape& resu
 
 }  // namespace
 
-std::optional<ValueId> find_aliased(const OpView& op) {
+std::optional<ValueId> find_aliased(const OpView& op, std::size_t result) {
   const OperatorTraits traits = find_operator(op.op().target).value_or(OperatorTraits{});
   const std::vector<ValueId> arguments = op.tensors();
   if (arguments.empty() || (!traits.mutates && !traits.aliases)) {
     return std::nullopt;
   }
+  const bool is_paired = !traits.mutates && arguments.size() == op.results().size();
+  const ValueId argument = arguments[is_paired ? result : 0];
   const bool shares = traits.mutates || always_shares(op.op()) ||
-                      returns_argument(op, op.shape(arguments[0]), op.result_shape());
-  return shares ? std::optional(arguments[0]) : std::nullopt;
+                      returns_argument(op, op.shape(argument), op.result_shape());
+  return shares ? std::optional(argument) : std::nullopt;
 }
 
 }  // namespace ravnest::graph

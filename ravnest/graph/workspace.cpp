@@ -11,8 +11,8 @@ namespace {
 
 bool is_pointwise(const Shape& weight) {
   return weight.rank() < 3 ||
-         std::ranges::all_of(std::span(weight.sizes).subspan(2),
-                             [](std::int64_t extent) { return extent == 1; });
+         std::ranges::all_of(
+             std::span(weight.sizes).subspan(2), [](std::int64_t extent) { return extent == 1; });
 }
 
 // oneDNN reorders the input and, whichever is larger, the result or the weight.
