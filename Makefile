@@ -4,7 +4,7 @@
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: help setup build sanitized test demo bench fuzz lint tidy format clean
+.PHONY: help setup build sanitized test demo bench fuzz lint format clean
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

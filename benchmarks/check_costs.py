@@ -90,14 +90,27 @@ class Encoder(nn.Module):
 
 CASES = [
     Case("cnn", zoo.CNN_Net, images("x", 1, 8), squares, (64, 256)),
-    Case("resnet18", lambda: zoo.resnet18(num_classes=10, small_input=True),
-         images("x", 3, 32), classes),
+    Case(
+        "resnet18",
+        lambda: zoo.resnet18(num_classes=10, small_input=True),
+        images("x", 3, 32),
+        classes,
+    ),
     Case("resnet50", lambda: zoo.resnet50(num_classes=10), images("x", 3, 64), classes),
-    Case("inception", lambda: zoo.inception_v3(num_classes=10, width=0.25, small_input=True),
-         images("x", 3, 75), lambda out: classes(out.logits) + classes(out.aux_logits)),
+    Case(
+        "inception",
+        lambda: zoo.inception_v3(num_classes=10, width=0.25, small_input=True),
+        images("x", 3, 75),
+        lambda out: classes(out.logits) + classes(out.aux_logits),
+    ),
     Case("gpt", zoo.GPT, tokens(1000, 128), next_token, (4, 16)),
-    Case("gpt_dropout", lambda: zoo.GPT(dropout=0.1, layers=3), tokens(1000, 128), next_token,
-         (4, 16)),
+    Case(
+        "gpt_dropout",
+        lambda: zoo.GPT(dropout=0.1, layers=3),
+        tokens(1000, 128),
+        next_token,
+        (4, 16),
+    ),
     Case("bert", small_bert, bert_inputs, lambda out: out.loss, (8, 64)),
     Case("lstm", zoo.LSTMClassifier, tokens(1000, 40), classes, (16, 64)),
     Case("unet", lambda: zoo.UNet(width=16, depth=3), images("x", 3, 64), classes, (4, 16)),
@@ -125,7 +138,9 @@ def dynamic(value):
 
 def estimate(command, module, inputs, batches):
     exported = torch.export.export(
-        module, (inputs,), dynamic_shapes=({key: dynamic(v) for key, v in inputs.items()},),
+        module,
+        (inputs,),
+        dynamic_shapes=({key: dynamic(v) for key, v in inputs.items()},),
         strict=False,
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(find ravnest python/src tests benchmarks -name '*.cpp' -o -name '*.h' | sort)
-python_files=(python tests benchmarks examples)
+mapfile -t sources < <(find ravnest python/src tests -name '*.cpp' -o -name '*.h' | sort)
+python_files=(python tests benchmarks examples scripts)
 
 if [[ ${1:-} == --fix ]]; then
   clang-format-19 -i "${sources[@]}"
@@ -16,7 +16,7 @@ if [[ ${1:-} == --fix ]]; then
   exit
 fi
 
-names='-checks=-*,readability-identifier-naming'
+names='--checks=-*,readability-identifier-naming'
 failed=0
 check() {
   local name=$1 start=$SECONDS
@@ -29,20 +29,13 @@ check() {
   fi
 }
 
-# tidy <build> <pattern of sources> [option...]: quiet unless something is found.
-tidy() {
-  local build=$1 pattern=$2 out
-  shift 2
-  out=$(run-clang-tidy-19 -quiet -p "$build" -j "$(nproc)" "$@" "$pattern" 2>&1) && return
-  grep -vE '^\[ *[0-9]+/[0-9]+\]|^clang-tidy-19 |warnings? (generated|treated)|^Suppressed|^Use -' <<<"$out"
-  return 1
-}
+tidy() { .venv/bin/python scripts/tidy.py "$@"; }
 
 check clang-format clang-format-19 --dry-run -Werror "${sources[@]}"
 check "ruff check" .venv/bin/ruff check --quiet "${python_files[@]}"
 check "ruff format" .venv/bin/ruff format --quiet --check "${python_files[@]}"
-check "clang-tidy" tidy build/asan "^$PWD/ravnest/"
-check "clang-tidy, names in tests" tidy build/asan "^$PWD/tests/" "$names"
+check "clang-tidy" tidy build/asan 'ravnest/'
+check "clang-tidy, names in tests" tidy build/asan 'tests/' "$names"
 check "clang-tidy, names in torch users" \
-  tidy build/release "^$PWD/(ravnest/(engine|cli)|python/src|tests/engine)/" "$names" -extra-arg=-w
+  tidy build/release '(ravnest/(engine|cli)|python/src|tests/engine)/' "$names" --extra-arg=-w
 exit $failed

@@ -150,7 +150,14 @@ def _from_module(
             files.append(os.path.join(folder, mode + ".pt2"))
             exported = _export(wrapper, leaves, sizes)
             torch.export.save(exported, files[-1])
-        core = _C.read_capture(*files, "model.", pytree.treespec_dumps(spec), metadata)
+        core = _C.read_capture(
+            *files,
+            "model.",
+            pytree.treespec_dumps(spec),
+            _leaf_names(args, kwargs, names),
+            list(model.state_dict()),
+            metadata,
+        )
     if sizes is not None and not core.symbols:
         _warn_static(leaves)
     return Program(core, training)
@@ -163,8 +170,20 @@ def _argument_names(model: nn.Module, args: tuple, kwargs: dict) -> list[str]:
     return named[: len(args)] if len(named) >= len(args) else []
 
 
+def _leaf_names(args: tuple, kwargs: dict, names: list[str]) -> list[str]:
+    """A readable name for every leaf: the argument's, with the path inside it."""
+    found = []
+    for path, _ in pytree.tree_flatten_with_path((args, kwargs))[0]:
+        first, top, *rest = path
+        in_args = first.idx == 0
+        head = names[top.idx] if in_args and names else f"input_{top.idx}" if in_args else top.key
+        parts = [str(head), *(str(getattr(k, "key", getattr(k, "idx", k))) for k in rest)]
+        found.append("_".join(parts))
+    return found
+
+
 def _dynamic_batch(leaves: list) -> tuple[list, tuple | None]:
-    """Marks the first dimension of whatever has the batch's size as free.
+    """Marks the first dimension of every tensor as free; export fixes those that cannot be.
 
     An example of one sample is doubled: export takes sizes of 1 for constants.
     """
@@ -179,7 +198,8 @@ def _dynamic_batch(leaves: list) -> tuple[list, tuple | None]:
         leaves = [torch.cat([x, x]) if is_batched(x) else x for x in leaves]
         batches[0] = 2
     auto = torch.export.Dim.AUTO
-    return leaves, tuple({0: auto} if is_batched(x) else None for x in leaves)
+    free = [isinstance(x, torch.Tensor) and x.dim() > 0 for x in leaves]
+    return leaves, tuple({0: auto} if is_free else None for is_free in free)
 
 
 def _export(wrapper: _Flat, leaves: list, sizes: tuple | None) -> torch.export.ExportedProgram:

@@ -113,6 +113,8 @@ class Program(_Callable):
         the path of a module, which means its first op.
         """
         if isinstance(stages, int):
+            if stages < 1:
+                raise ValueError(f"[program] expected 1 stage or more, got {stages}.")
             cuts = self._core.near_equal_cuts(stages)
         else:
             cuts = [self._cut_index(cut) for cut in stages]
@@ -203,8 +205,9 @@ class _Signature:
         count = len(positional.children)
         names = [name for name in names if name and name not in keywords.keys()][:count]
         names += [None] * (count - len(names))
-        self._slots = list(zip(names + keywords.keys(), positional.children + keywords.children,
-                               strict=True))
+        self._slots = list(
+            zip(names + keywords.keys(), positional.children + keywords.children, strict=True)
+        )
 
     def flatten(self, args: tuple, kwargs: dict) -> list:
         """The call's leaves in the graph's order; raises ValueError where it does not fit."""
@@ -214,7 +217,7 @@ class _Signature:
             try:
                 leaves += structure.flatten(value)
             except ValueError as error:
-                raise ValueError(f"[program] argument {name or ''}: {error}") from None
+                raise ValueError(f"[program] argument '{name or '?'}': {error}") from None
         for (name, is_literal, literal), leaf in zip(self._inputs, leaves, strict=True):
             if is_literal and leaf != literal:
                 raise ValueError(
@@ -225,14 +228,13 @@ class _Signature:
 
     def _bind(self, args: tuple, kwargs: dict) -> list:
         if len(args) > len(self._slots):
-            raise ValueError(f"[program] expected {self._describe()}, got {len(args)} arguments.")
+            raise ValueError(f"[program] expected {self._describe()}, got {len(args)}.")
         given = list(args)
         rest = dict(kwargs)
         for name, _ in self._slots[len(args):]:
             if name is None or name not in rest:
-                missing = f"'{name}'" if name else f"number {len(given) + 1}"
                 raise ValueError(
-                    f"[program] expected {self._describe()}, got no argument {missing}."
+                    f"[program] expected {self._describe()}, got {len(args) + len(kwargs)}."
                 )
             given.append(rest.pop(name))
         if rest:
@@ -241,7 +243,7 @@ class _Signature:
 
     def _describe(self) -> str:
         names = ", ".join(name or f"argument {i + 1}" for i, (name, _) in enumerate(self._slots))
-        return f"{len(self._slots)} arguments ({names})"
+        return f"{len(self._slots)} argument{'s' * (len(self._slots) != 1)} ({names})"
 
     def result(self, leaves: list) -> Any:
         if self._outputs is None:

@@ -101,47 +101,30 @@ class Structure:
 
     def flatten(self, value: Any) -> list:
         """The leaves of a value that is nested like this; raises ValueError otherwise."""
+        if self.kind in _DICTS:
+            return self._flatten_dict(value)
+        if self.kind in _SEQUENCES and isinstance(value, (tuple, list)):
+            if len(value) == len(self.children):
+                pairs = zip(value, self.children, strict=True)
+                return [leaf for item, child in pairs for leaf in child.flatten(item)]
         leaves, spec = pytree.tree_flatten(value)
-        if self.kind is not None and len(leaves) != self.num_leaves:
-            raise ValueError(
-                f"[structure] expected {self.num_leaves} values nested as {self}, "
-                f"got {len(leaves)} nested as {spec}."
-            )
-        if self.kind is None and (len(leaves) != 1 or not spec.is_leaf()):
-            raise ValueError(f"[structure] expected one value, got {spec}.")
-        return self._ordered(value) if self.kind in _DICTS else self._flatten_children(value, leaves)
+        if len(leaves) != self.num_leaves or spec.is_leaf() != (self.kind is None):
+            raise ValueError(f"expected {self}, got {_described(value)}.")
+        return leaves
 
-    def _ordered(self, value: Any) -> list:
+    def _flatten_dict(self, value: Any) -> list:
         """Dicts may come in any order of keys."""
         if not isinstance(value, dict) or set(value) != set(self.keys()):
-            raise ValueError(
-                f"[structure] expected a dict with keys {sorted(map(str, self.keys()))}, got "
-                f"{sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__}."
-            )
-        return [
-            leaf
-            for key, child in zip(self.keys(), self.children, strict=True)
-            for leaf in child.flatten(value[key])
-        ]
-
-    def _flatten_children(self, value: Any, leaves: list) -> list:
-        if self.kind in ("builtins.tuple", "builtins.list") and isinstance(value, (tuple, list)):
-            if len(value) != len(self.children):
-                raise ValueError(
-                    f"[structure] expected {len(self.children)} values, got {len(value)}."
-                )
-            return [
-                leaf
-                for item, child in zip(value, self.children, strict=True)
-                for leaf in child.flatten(item)
-            ]
-        return leaves
+            got = sorted(map(str, value)) if isinstance(value, dict) else _described(value)
+            raise ValueError(f"expected a dict with {sorted(map(str, self.keys()))}, got {got}.")
+        pairs = zip(self.keys(), self.children, strict=True)
+        return [leaf for key, child in pairs for leaf in child.flatten(value[key])]
 
     def __str__(self) -> str:
         if self.kind is None:
-            return "*"
+            return "one value"
         name = self.kind.rsplit(".", 1)[-1]
-        return f"{name}({', '.join(map(str, self.children))})"
+        return f"a {name} of {len(self.children)}"
 
 
 def _parsed(dumped: Any) -> Any:
@@ -153,6 +136,12 @@ def _parsed(dumped: Any) -> Any:
 
 
 _DICTS = ("builtins.dict", "collections.OrderedDict")
+_SEQUENCES = ("builtins.tuple", "builtins.list")
+
+
+def _described(value: Any) -> str:
+    size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
+    return f"a {type(value).__name__}{size}"
 
 
 def register_types(value: Any) -> None:

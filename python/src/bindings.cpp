@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/extension.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "ravnest/base/error.h"
@@ -195,9 +196,53 @@ void strip_prefix(graph::Program& program, const std::string& prefix) {
   }
 }
 
+// Gives the values a caller passes the caller's names, and weights those without
+// the wrapper.
+void name_inputs(graph::Graph& source, const std::vector<std::string>& names) {
+  std::set<std::string> taken;
+  for (const graph::Value& value : source.values) {
+    taken.insert(value.name);
+  }
+  const auto rename = [&](graph::ValueId id, const std::string& name) {
+    if (taken.insert(name).second) {
+      source.values[id].name = name;
+    }
+  };
+  std::size_t index = 0;
+  for (const graph::Input& input : source.inputs) {
+    if (input.is_weight()) {
+      std::string name = source.value(input.value).name;
+      const std::size_t at = name.find("_model_");
+      if (at != std::string::npos) {
+        rename(input.value, name.erase(at, 6));
+      }
+      continue;
+    }
+    if (index < names.size() && input.kind == graph::InputKind::kUser) {
+      rename(input.value, names[index]);
+    }
+    ++index;
+  }
+}
+
+// Export lists parameters before buffers; users know the module's own order.
+void order_weights(graph::Program& program, const std::vector<std::string>& order) {
+  std::map<std::string, std::size_t> rank;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    rank.emplace(order[i], i);
+  }
+  std::ranges::stable_sort(program.weights, {}, [&rank, &order](const graph::Weight& weight) {
+    const auto found = rank.find(weight.name);
+    return found == rank.end() ? order.size() : found->second;
+  });
+  graph::settle_weight_names(program);
+}
+
 // Two exports of one model, in training and in evaluation, as one Program.
 std::shared_ptr<BoundProgram> read_capture(const std::string& train, const std::string& eval,
                                            const std::string& prefix, const std::string& in_spec,
+                                           const std::vector<std::string>& input_names,
+                                           const std::vector<std::string>& state_order,
                                            const std::map<std::string, std::string>& metadata) {
   const py::gil_scoped_release release;
   graph::Program program = graph::read_pt2(train);
@@ -205,6 +250,9 @@ std::shared_ptr<BoundProgram> read_capture(const std::string& train, const std::
   program.graph.in_spec = in_spec;
   program.eval_graph->in_spec = in_spec;
   strip_prefix(program, prefix);
+  name_inputs(program.graph, input_names);
+  name_inputs(*program.eval_graph, input_names);
+  order_weights(program, state_order);
   program.metadata.insert(metadata.begin(), metadata.end());
   graph::drop_redundant_eval(program);
   graph::lint(program, "captured model");

@@ -33,7 +33,8 @@ std::string inspect_table(const graph::Program& program, const graph::Statistics
 //   file, file_bytes
 //   batch, captured_batch     null where not known; batch_is_dynamic
 //   graphs                    ["train"] or ["train", "eval"], when eval differs in structure
-//   costs_known               false: captured without shapes, so memory and flops are too low
+//   costs_known               false: captured without shapes, so that flops are 0 and memory
+//                              is that of the weights alone
 //   parameters                {count, trainable, bytes}: tied ones once
 //   buffers                   {count, bytes}: constants included
 //   operators                 {count, by_target: {"aten.conv2d.default": 20, …}}

@@ -24,7 +24,7 @@ double ratio(std::int64_t part, std::int64_t whole) {
 
 std::string batch_note(const graph::Statistics& statistics) {
   if (!statistics.captured_batch) {
-    return "no shapes";
+    return "captured without shapes";
   }
   return (statistics.batch_is_dynamic ? "any batch, captured with " : "batch fixed to ") +
          std::to_string(*statistics.captured_batch);
@@ -100,12 +100,19 @@ std::string compute_table(const graph::Statistics& statistics, const Style& styl
   return heading("Compute of one pass", style) + table.to_string(style);
 }
 
-void add_place(Table& table, const std::string& name, const graph::Place& place,
-               const Style& style) {
-  const std::int64_t flops = graph::saturating_add(place.flops, place.backward_flops);
-  table.add_row({name, format_count(place.parameters), format_bytes(place.activation_bytes),
-                 format_flops(flops), percent(place.share), bar(place.share, kBarWidth, style)});
-}
+struct PlacesTable {
+  Table table;
+  const Style& style;
+  bool costs_known = true;
+
+  void add(const std::string& name, const graph::Place& place) {
+    const std::int64_t flops = graph::saturating_add(place.flops, place.backward_flops);
+    table.add_row({name, format_count(place.parameters),
+                   costs_known ? format_bytes(place.activation_bytes) : "-",
+                   costs_known ? format_flops(flops) : "-", percent(place.share),
+                   bar(place.share, kBarWidth, style)});
+  }
+};
 
 graph::Place sum_of(std::span<const graph::Place> places) {
   graph::Place sum;
@@ -121,24 +128,21 @@ graph::Place sum_of(std::span<const graph::Place> places) {
 
 std::string places_table(const graph::Statistics& statistics, const InspectOptions& options,
                          const Style& style) {
-  Table table({{},
-               {Align::kRight},
-               {Align::kRight},
-               {Align::kRight},
-               {Align::kRight},
-               {Align::kLeft, Paint::kBar}});
-  table.add_header({"", "parameters", "activations", "compute", "share"});
-  const std::span<const graph::Place> places = statistics.places;
-  const std::size_t shown = std::min(options.top, places.size());
-  for (const graph::Place& place : places.first(shown)) {
-    add_place(table, place.path.empty() ? "(forward)" : place.path, place, style);
+  const Column right{.align = Align::kRight};
+  PlacesTable places{.table = Table({{}, right, right, right, right, {.paint = Paint::kBar}}),
+                     .style = style,
+                     .costs_known = statistics.costs_known};
+  places.table.add_header({"", "parameters", "activations", "compute", "share"});
+  const std::span<const graph::Place> all = statistics.places;
+  const std::size_t shown = std::min(options.top, all.size());
+  for (const graph::Place& place : all.first(shown)) {
+    places.add(place.path.empty() ? "(forward)" : place.path, place);
   }
-  if (shown < places.size()) {
-    const std::size_t left = places.size() - shown;
-    add_place(table, std::to_string(left) + (left == 1 ? " other" : " others"),
-              sum_of(places.subspan(shown)), style);
+  if (const std::size_t left = all.size() - shown; left > 0) {
+    places.add(std::to_string(left) + (left == 1 ? " other" : " others"),
+               sum_of(all.subspan(shown)));
   }
-  return heading("Heaviest places", style) + table.to_string(style);
+  return heading("Heaviest places", style) + places.table.to_string(style);
 }
 
 std::string short_name(std::string_view target) {

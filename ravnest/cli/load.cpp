@@ -64,19 +64,19 @@ Content content_of(std::string_view file) {
 
 graph::Program load_program(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) {
-    throw_invalid("[inspect] expected a model file, got the folder '", path.string(), "'.");
+    throw_invalid("[cli] expected a model file, got the folder '", path.string(), "'.");
   }
   const Bytes bytes = Bytes::map_file(path);
   switch (content_of(as_text(bytes))) {
     case Content::kTorchScript:
       return engine::import_torchscript(path);
     case Content::kPickle:
-      throw_invalid("[inspect] '", path.string(),
+      throw_invalid("[cli] '", path.string(),
                     "' is pickled (a state dict, or a whole model from torch.save), and Ravnest "
                     "unpickles nothing.",
                     kWayOut);
     case Content::kSafetensors:
-      throw_invalid("[inspect] '", path.string(), "' holds weights alone, not a model.", kWayOut);
+      throw_invalid("[cli] '", path.string(), "' holds weights alone, not a model.", kWayOut);
     case Content::kPt2:
       return graph::read_pt2(path);
     case Content::kOther:
@@ -85,8 +85,7 @@ graph::Program load_program(const std::filesystem::path& path) {
   if (path.extension() == ".pt2") {
     return graph::read_pt2(path);  // which says what is wrong with it
   }
-  throw_invalid("[inspect] '", path.string(), "' is neither a .pt2 archive nor TorchScript.",
-                kWayOut);
+  throw_invalid("[cli] '", path.string(), "' is neither a .pt2 archive nor TorchScript.", kWayOut);
 }
 
 }  // namespace ravnest::cli

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -75,21 +76,46 @@ struct InspectFlags {
   std::int64_t batch = 0;
 };
 
+// CLI11's own validators speak of ranges of floating-point numbers.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    const bool is_good = error == std::errc() && stop == end && value >= least && value <= most;
+    return is_good ? std::string()
+                   : concat("expected a whole number from ", least, " to ", most, ", got '",
+                            printable(text), "'");
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator optimizer_name() {
+  const auto check = [](const std::string& text) {
+    return graph::find_optimizer(text)
+               ? std::string()
+               : concat("expected sgd, momentum or adam, got '", printable(text), "'");
+  };
+  return CLI::Validator(check, "");
+}
+
 CLI::App* add_inspect(CLI::App& app, InspectFlags& flags) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model is made of and what training it costs");
-  command->add_option("FILE", flags.options.file, "A .pt2 archive or TorchScript file")->required();
+  command->add_option("FILE", flags.options.file, "A .pt2 archive or TorchScript file")
+      ->required()
+      ->type_name("");
   CLI::Option* json = command->add_flag("--json", flags.json, "Print one JSON object");
   command->add_flag("--text", flags.text, "Print the graph in its text form")->excludes(json);
   command->add_option("--batch", flags.batch, "Batch to count with (default: as captured)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1, 1'000'000'000))
       ->type_name("N");
-  command->add_option("--optimizer", flags.optimizer, "sgd, momentum or adam")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
+  command->add_option("--optimizer", flags.optimizer, "Whose state to count: sgd, momentum, adam")
+      ->check(optimizer_name())
       ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--top", flags.options.top, "Places and operators to show")
-      ->check(CLI::Range(0, 1000))
+      ->check(whole_number(0, 1000))
       ->type_name("N")
       ->capture_default_str();
   return command;
@@ -115,6 +141,9 @@ int run(int argc, char** argv) {
   if (const char* word = find_unknown_command(app, argc, argv)) {
     return fail(kBadInput,
                 concat("'", printable(word), "' is not a command.", suggestion(app, word)));
+  }
+  if (argc < 2) {
+    return fail(kBadInput, "expected a command, got none. See 'ravnest --help'.");
   }
   try {
     app.parse(argc, argv);

@@ -14,7 +14,7 @@ namespace ravnest::cli {
 
 namespace {
 
-constexpr std::string_view kIndent = "  ";
+constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kNarrowest = 8;
 
@@ -75,12 +75,6 @@ std::string scaled(std::int64_t number, std::string_view unit) {
   return text.append(kPrefixes[prefix]).append(unit);
 }
 
-std::string padded(const std::string& cell, std::size_t width, Align align) {
-  const std::size_t have = display_width(cell);
-  const std::string blanks(width > have ? width - have : 0, ' ');
-  return align == Align::kLeft ? cell + blanks : blanks + cell;
-}
-
 }  // namespace
 
 Style detect_style() {
@@ -118,7 +112,7 @@ void Table::add_header(std::vector<std::string> cells) {
 
 std::vector<std::size_t> Table::widths(const Style& style) const {
   std::vector<std::size_t> widths(columns_.size());
-  std::size_t total = kIndent.size();
+  std::size_t total = kIndent;
   for (std::size_t column = 0; column < columns_.size(); ++column) {
     for (const Row& row : rows_) {
       widths[column] = std::max(widths[column], display_width(row.cells[column]));
@@ -136,17 +130,20 @@ std::string Table::to_string(const Style& style) const {
   const std::vector<std::size_t> width = widths(style);
   std::string out;
   for (const Row& row : rows_) {
-    std::string line(kIndent);
-    std::size_t blanks = 0;
+    std::string line;
+    std::size_t blanks = kIndent;
     for (std::size_t column = 0; column < columns_.size(); ++column) {
       const std::string cell =
           column == 0 ? shortened(row.cells[0], width[0], style) : row.cells[column];
-      std::string text = padded(cell, width[column], columns_[column].align);
-      const std::size_t used = text.find_last_not_of(' ') + 1;
-      line.append(blanks, ' ');
-      line += painted(std::string_view(text).substr(0, used),
-                      row.is_header ? Paint::kDim : columns_[column].paint, style);
-      blanks = text.size() - used + kGap;
+      const std::size_t padding = width[column] - display_width(cell);
+      const bool is_right = columns_[column].align == Align::kRight;
+      blanks += is_right ? padding : 0;
+      if (!cell.empty()) {
+        line.append(blanks, ' ');
+        line += painted(cell, row.is_header ? Paint::kDim : columns_[column].paint, style);
+        blanks = 0;
+      }
+      blanks += (is_right ? 0 : padding) + kGap;
     }
     out += line.append("\n");
   }

@@ -142,6 +142,7 @@ ArgumentLoader::ArgumentLoader(const Argument& argument, const c10::TypePtr& sch
     }
     source_ = Source::kSlot;
     slot_ = ref->id;
+    wants_tensor_ = type->kind() == TypeKind::TensorType;
     return;
   }
   const auto list_type = type->cast<c10::ListType>();
@@ -179,8 +180,14 @@ c10::IValue ArgumentLoader::load(Frame& frame) const {
     case Source::kConstant:
       return constant_;
     case Source::kSlot:
+      if (wants_tensor_ && frame[slot_].isScalar()) {
+        return wrapped_number(frame[slot_].toScalar());
+      }
       return frame[slot_];
     case Source::kMovedSlot:
+      if (wants_tensor_ && frame[slot_].isScalar()) {
+        return wrapped_number(frame[slot_].toScalar());
+      }
       return std::move(frame[slot_]);
     case Source::kList:
       break;

@@ -40,6 +40,7 @@ class ArgumentLoader {
 
   c10::IValue constant_;
   Source source_ = Source::kConstant;
+  bool wants_tensor_ = false;  // numbers are wrapped
   Slot slot_ = 0;
   c10::TypePtr element_type_;
   std::vector<ArgumentLoader> items_;

@@ -297,7 +297,7 @@ c10::IValue output_value(const graph::Argument& output, Frame& frame) {
 }
 
 std::string describe_type(const graph::TensorType& type) {
-  std::string text = std::string(name_of(type.dtype)) + "[";
+  std::string text = std::string(long_name_of(type.dtype)) + "[";
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
     text += (i == 0 ? "" : ", ") + type.sizes[i].to_string();
   }
@@ -305,7 +305,7 @@ std::string describe_type(const graph::TensorType& type) {
 }
 
 std::string describe_tensor(const at::Tensor& tensor) {
-  std::string text = std::string(name_of(from_torch(tensor.scalar_type()))) + "[";
+  std::string text = std::string(long_name_of(from_torch(tensor.scalar_type()))) + "[";
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     text += concat(i == 0 ? "" : ", ", tensor.size(i));
   }

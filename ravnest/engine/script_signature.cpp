@@ -176,6 +176,32 @@ const c10::IValue* find_keyword(const ImportOptions& options, const std::string&
   return found == options.example_kwargs.end() ? nullptr : &found->second;
 }
 
+// The structure of a call: a tuple of positional arguments and a dict of the others.
+class CallSpec {
+ public:
+  void add_positional(const std::string& name, const TreeSpec& spec) {
+    names_ += (names_.empty() ? "" : ",") + name;
+    positional_.push_back(spec);
+  }
+
+  void add_keyword(const std::string& name, const TreeSpec& spec) {
+    keys_.push_back(TreeSpec::quote_json(name));
+    keywords_.push_back(spec);
+  }
+
+  std::string to_json() const {
+    return TreeSpec::tuple({TreeSpec::tuple(positional_), TreeSpec::dict(keys_, keywords_)})
+        .to_json();
+  }
+  const std::string& names() const { return names_; }
+
+ private:
+  std::string names_;
+  std::vector<TreeSpec> positional_;
+  std::vector<std::string> keys_;
+  std::vector<TreeSpec> keywords_;
+};
+
 // The checks that calling forward would make.
 void check_examples(const c10::FunctionSchema& schema, const ImportOptions& options) {
   const std::size_t accepted = schema.arguments().size() - 1;
@@ -253,20 +279,17 @@ BoundInputs bind_inputs(ScriptEvaluator& evaluator, const c10::FunctionSchema& s
   check_examples(schema, options);
   ExampleBinder examples(evaluator.graph(), example_batch(options), scope);
   BoundInputs bound;
-  std::vector<TreeSpec> positional;
-  std::vector<std::string> keywords;
-  std::vector<TreeSpec> by_keyword;
+  CallSpec call;
   for (std::size_t i = 1; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     TreeSpec spec;
     if (i <= options.example_args.size()) {
       const c10::IValue value = fitting(options.example_args[i - 1], argument);
       bound.arguments.push_back(examples.bind(value, argument.name(), spec));
-      positional.push_back(spec);
+      call.add_positional(argument.name(), spec);
     } else if (const c10::IValue* example = find_keyword(options, argument.name())) {
       bound.arguments.push_back(examples.bind(fitting(*example, argument), argument.name(), spec));
-      keywords.push_back(TreeSpec::quote_json(argument.name()));
-      by_keyword.push_back(spec);
+      call.add_keyword(argument.name(), spec);
     } else if (argument.default_value()) {
       bound.arguments.push_back(evaluator.lift(*argument.default_value(), argument.name()));
     } else if (has_examples) {
@@ -274,12 +297,12 @@ BoundInputs bind_inputs(ScriptEvaluator& evaluator, const c10::FunctionSchema& s
     } else {
       bound.arguments.push_back(
           bind_declared(evaluator.graph(), argument.type(), argument.name(), spec));
-      positional.push_back(spec);
+      argument.kwarg_only() ? call.add_keyword(argument.name(), spec)
+                            : call.add_positional(argument.name(), spec);
     }
   }
-  bound.in_spec =
-      TreeSpec::tuple({TreeSpec::tuple(positional), TreeSpec::dict(keywords, by_keyword)})
-          .to_json();
+  bound.in_spec = call.to_json();
+  bound.names = call.names();
   return bound;
 }
 

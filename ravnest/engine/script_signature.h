@@ -22,6 +22,7 @@ std::int64_t example_batch(const ImportOptions& options);
 struct BoundInputs {
   std::vector<ScriptValue> arguments;
   std::string in_spec;
+  std::string names;  // of the positional ones, "x,mask"
 };
 
 // Makes the inputs of the graph from the examples, or from forward's declaration without them.

@@ -66,7 +66,7 @@ std::size_t ScriptWeights::add(const std::string& name, graph::InputKind kind,
   const at::Tensor plain = plain_tensor(name, tensor);
   const void* storage = plain.storage().unsafeGetStorageImpl();
   const auto [key, is_new] =
-      storage_keys_.try_emplace(storage, concat("storage_", storage_keys_.size()));
+      storage_keys_.try_emplace(storage, name);
   graph::Weight weight{.name = name,
                        .kind = kind,
                        .persistent = true,

@@ -53,6 +53,7 @@ class Importer {
     program.graph = flatten(true);
     program.eval_graph = flatten(false);
     program.weights = used_weights(program);
+    program.metadata["arguments"] = arguments_;
     if (!note_.empty()) {
       program.metadata["import_note"] = "shapes unknown after " + note_;
     }
@@ -66,6 +67,7 @@ class Importer {
     ScriptEvaluator evaluator(graph, module_, training);
     BoundInputs bound = bind_inputs(evaluator, schema, options_, attempt_.scope);
     const ScriptValue result = evaluator.run_forward(std::move(bound.arguments));
+    arguments_ = bound.names;
     graph.set_specs(bound.in_spec, bind_outputs(evaluator, result));
     note_ = graph.probes().notes().empty() ? note_ : graph.probes().notes().front();
     return graph.finish();
@@ -92,6 +94,7 @@ class Importer {
   const ImportOptions& options_;
   const Attempt& attempt_;
   ScriptWeights weights_;
+  std::string arguments_;
   std::string note_;
 };
 

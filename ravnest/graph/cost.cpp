@@ -220,13 +220,13 @@ MemoryEstimate estimate_memory(const Program& program, const Graph& graph, const
   MemoryEstimate memory;
   add_weights(program, memory);
   memory.optimizer = saturating_multiply(memory.gradients, state_per_parameter_byte(optimizer));
-  memory.activations = activation_bytes(costs, 0, costs.ops.size());
+  memory.activations = costs.known ? activation_bytes(costs, 0, costs.ops.size()) : 0;
   std::unordered_set<ValueId> saved;
   for (const OpCost& cost : costs.ops) {
     saved.insert(cost.saved.begin(), cost.saved.end());
   }
-  memory.inputs_outputs = uncounted_ends(graph, costs, std::move(saved));
-  const std::int64_t peak = PassMemory(graph, costs).peak(0, graph.ops.size());
+  memory.inputs_outputs = costs.known ? uncounted_ends(graph, costs, std::move(saved)) : 0;
+  const std::int64_t peak = costs.known ? PassMemory(graph, costs).peak(0, graph.ops.size()) : 0;
   memory.largest_temporary =
       std::max<std::int64_t>(peak - saturating_add(memory.activations, memory.inputs_outputs), 0);
   for (const std::int64_t part :

@@ -48,6 +48,7 @@ std::optional<OptimizerKind> find_optimizer(std::string_view name);
 std::int64_t state_per_parameter_byte(OptimizerKind optimizer);
 
 // Bytes that training takes, one pass in flight and one version of the weights.
+// Where costs are not known, only what belongs to the weights is counted.
 struct MemoryEstimate {
   std::int64_t weights = 0;  // parameters, each storage once
   std::int64_t buffers = 0;  // buffers and constants

@@ -10,19 +10,20 @@ namespace {
 struct DTypeRow {
   DType dtype;
   std::string_view name;
+  std::string_view long_name;
   std::size_t size;
   bool floating;
 };
 
 constexpr std::array kDTypes{
-    DTypeRow{DType::kUnknown, "unknown", 0, false}, DTypeRow{DType::kUInt8, "u8", 1, false},
-    DTypeRow{DType::kInt8, "i8", 1, false},         DTypeRow{DType::kInt16, "i16", 2, false},
-    DTypeRow{DType::kInt32, "i32", 4, false},       DTypeRow{DType::kInt64, "i64", 8, false},
-    DTypeRow{DType::kFloat16, "f16", 2, true},      DTypeRow{DType::kFloat32, "f32", 4, true},
-    DTypeRow{DType::kFloat64, "f64", 8, true},      DTypeRow{DType::kComplex32, "c32", 4, true},
-    DTypeRow{DType::kComplex64, "c64", 8, true},    DTypeRow{DType::kComplex128, "c128", 16, true},
-    DTypeRow{DType::kBool, "bool", 1, false},       DTypeRow{DType::kBFloat16, "bf16", 2, true},
-    DTypeRow{DType::kUInt16, "u16", 2, false},
+    DTypeRow{DType::kUnknown, "unknown", "unknown", 0, false}, DTypeRow{DType::kUInt8, "u8", "uint8", 1, false},
+    DTypeRow{DType::kInt8, "i8", "int8", 1, false},         DTypeRow{DType::kInt16, "i16", "int16", 2, false},
+    DTypeRow{DType::kInt32, "i32", "int32", 4, false},       DTypeRow{DType::kInt64, "i64", "int64", 8, false},
+    DTypeRow{DType::kFloat16, "f16", "float16", 2, true},      DTypeRow{DType::kFloat32, "f32", "float32", 4, true},
+    DTypeRow{DType::kFloat64, "f64", "float64", 8, true},      DTypeRow{DType::kComplex32, "c32", "complex32", 4, true},
+    DTypeRow{DType::kComplex64, "c64", "complex64", 8, true},    DTypeRow{DType::kComplex128, "c128", "complex128", 16, true},
+    DTypeRow{DType::kBool, "bool", "bool", 1, false},       DTypeRow{DType::kBFloat16, "bf16", "bfloat16", 2, true},
+    DTypeRow{DType::kUInt16, "u16", "uint16", 2, false},
 };
 
 struct MemoryFormatRow {
@@ -45,6 +46,10 @@ const DTypeRow& row(DType dtype) {
 
 std::string_view name_of(DType dtype) {
   return row(dtype).name;
+}
+
+std::string_view long_name_of(DType dtype) {
+  return row(dtype).long_name;
 }
 
 std::optional<DType> find_dtype(std::string_view name) {

@@ -35,6 +35,8 @@ enum class MemoryFormat : std::uint8_t {
 
 // "f32", "i64", …; "unknown" for kUnknown.
 std::string_view name_of(DType dtype);
+// As PyTorch's users know it: "float32", "int64", ….
+std::string_view long_name_of(DType dtype);
 std::optional<DType> find_dtype(std::string_view name);
 // The dtype with this number in a .pt2 file, if it is one we compute with.
 std::optional<DType> find_dtype(std::int64_t pt2_code);

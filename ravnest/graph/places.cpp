@@ -90,9 +90,9 @@ class Tree {
   double share(const Place& place) const {
     const Place& whole = nodes_[0].total;
     const auto ratio = [](double part, double all) { return all > 0 ? part / all : 0.0; };
-    return (ratio(memory_of(place), memory_of(whole)) +
-            ratio(compute_of(place), compute_of(whole))) /
-           2;
+    const double memory = ratio(memory_of(place), memory_of(whole));
+    return compute_of(whole) > 0 ? (memory + ratio(compute_of(place), compute_of(whole))) / 2
+                                 : memory;
   }
 
   void split(std::size_t index, double largest_share, std::vector<Place>& parts) const {

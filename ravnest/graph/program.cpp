@@ -1,6 +1,7 @@
 #include "ravnest/graph/program.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ravnest/base/error.h"
 
@@ -53,6 +54,35 @@ const Weight& Program::canonical(const Weight& weight) const {
   });
   RAVNEST_CHECK(found != weights.end());
   return *found;
+}
+
+void settle_weight_names(Program& program) {
+  std::unordered_map<std::string, std::string> first_of_key;
+  std::unordered_map<std::string, const Weight*> by_name;
+  std::unordered_map<std::string, std::vector<const Weight*>> by_key;
+  for (Weight& weight : program.weights) {
+    weight.storage_key = first_of_key.try_emplace(weight.storage_key, weight.name).first->second;
+    by_name.emplace(weight.name, &weight);
+    by_key[weight.storage_key].push_back(&weight);
+  }
+  const auto settle = [&](Graph& graph) {
+    for (Input& input : graph.inputs) {
+      if (!input.is_weight()) {
+        continue;
+      }
+      const auto found = by_name.find(input.target);
+      RAVNEST_CHECK(found != by_name.end());
+      const Weight& weight = *found->second;
+      const auto& sharing = by_key[weight.storage_key];
+      const auto first = std::ranges::find_if(
+          sharing, [&weight](const Weight* other) { return other->type == weight.type; });
+      input.target = (*first)->name;
+    }
+  };
+  settle(program.graph);
+  if (program.eval_graph) {
+    settle(*program.eval_graph);
+  }
 }
 
 std::optional<std::int64_t> numel(const TensorType& type, const SymbolValues& symbols) {

@@ -173,9 +173,9 @@ struct Graph {
   bool operator==(const Graph&) const = default;
 };
 
-// A parameter, buffer or constant. Weights with one `storage_key` share bytes;
-// where they also share type they are tied: one tensor with several names, of
-// which graphs use the first.
+// A parameter, buffer or constant. Weights with one `storage_key` share bytes (it
+// is the name of the first of them); where they also share type they are tied:
+// one tensor with several names, of which graphs use the first.
 struct Weight {
   std::string name;
   InputKind kind = InputKind::kParameter;
@@ -198,6 +198,11 @@ struct Program {
   // The first of the weights tied to this one: the one whose name graphs use.
   const Weight& canonical(const Weight& weight) const;
 };
+
+// Puts names of shared weights in order after weights were added, renamed or
+// moved: keys are the name of the first with these bytes, and graphs use the
+// first of tied names. Every weight input must name a weight.
+void settle_weight_names(Program& program);
 
 // Calls `visit(ValueId)` for every value an argument uses.
 template <typename Visit>

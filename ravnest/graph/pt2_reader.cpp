@@ -128,7 +128,7 @@ class WeightReader {
                                                                        : InputKind::kBuffer,
                   .persistent = &folder == &kWeights,
                   .type = pt2::read_tensor_type(pt2::member(entry, "tensor_meta"), none),
-                  .storage_key = path,
+                  .storage_key = folder.folder + path,
                   .storage = storage(folder.folder + path)};
     check_extent(weight.type, weight.storage.size());
     known_.insert(name);
@@ -150,16 +150,13 @@ class WeightReader {
   std::unordered_map<std::string, Bytes> storages_;
 };
 
-// Points every weight input at its weight: kinds agree, and of tied weights the
-// first name is used, as in named_parameters().
-void link_weights(Program& program, Graph& graph) {
+// Every weight input must have its weight, and tells whether that is a constant.
+void check_weights(Program& program, const Graph& graph) {
   std::unordered_map<std::string, Weight*> by_name;
-  std::map<std::string, std::vector<const Weight*>> by_storage;
   for (Weight& weight : program.weights) {
     by_name[weight.name] = &weight;
-    by_storage[weight.storage_key].push_back(&weight);
   }
-  for (Input& input : graph.inputs) {
+  for (const Input& input : graph.inputs) {
     if (!input.is_weight()) {
       continue;
     }
@@ -167,14 +164,9 @@ void link_weights(Program& program, Graph& graph) {
     if (found == by_name.end()) {
       throw_invalid("weight '", input.target, "' is used but not stored");
     }
-    Weight& weight = *found->second;
     if (input.kind == InputKind::kConstant) {
-      weight.kind = InputKind::kConstant;
+      found->second->kind = InputKind::kConstant;
     }
-    const auto& sharing = by_storage[weight.storage_key];
-    const auto first = std::ranges::find_if(
-        sharing, [&weight](const Weight* other) { return other->type == weight.type; });
-    input.target = (*first)->name;
   }
 }
 
@@ -211,10 +203,11 @@ Program read_pt2(const Bytes& bytes, const std::string& label) {
         weights.read(kConstants, model);
       }
     }
-    link_weights(program, program.graph);
+    check_weights(program, program.graph);
     if (has_eval) {
-      link_weights(program, *program.eval_graph);
+      check_weights(program, *program.eval_graph);
     }
+    settle_weight_names(program);
   } catch (const std::invalid_argument& error) {
     const std::string what = error.what();
     if (what.starts_with("[")) {

@@ -8,6 +8,7 @@
 #include "ravnest/base/error.h"
 #include "ravnest/graph/aliasing.h"
 #include "ravnest/graph/cost.h"
+#include "ravnest/graph/pt2.h"
 
 namespace ravnest::graph {
 
@@ -215,6 +216,9 @@ class Slicer {
     }
     add_outputs(build);
     add_symbols(build.part.graph);
+    build.part.graph.in_spec = flat_in_spec(build.part.sources.size());
+    build.part.graph.out_spec =
+        stage + 1 < stages_ ? flat_out_spec(build.part.graph.outputs.size()) : graph_.out_spec;
     return std::move(build.part);
   }
 
@@ -419,10 +423,38 @@ std::vector<StageIndex> stages_from_cuts(const Graph& graph, const std::vector<s
   return stage_of_op;
 }
 
-// Places the ops of the eval graph where the training graph has their weights,
-// as early as what they use allows.
+using Homes = std::map<std::string, std::set<StageIndex>>;  // by weight: the stages that use it
+
+// Cuts the eval graph so that every op is with its weights, in the order of the
+// graph; nothing where that is impossible.
+std::optional<std::vector<StageIndex>> stages_in_order(const Graph& graph, const Homes& homes) {
+  std::unordered_map<ValueId, const Input*> weights;
+  for (const Input& input : graph.inputs) {
+    if (input.is_weight()) {
+      weights.emplace(input.value, &input);
+    }
+  }
+  StageIndex stage = 0;
+  bool possible = true;
+  std::vector<StageIndex> stage_of_op;
+  for (const Op& op : graph.ops) {
+    for_each_ref(op, [&](ValueId id) {
+      const auto weight = weights.find(id);
+      const auto home = weight == weights.end() ? homes.end() : homes.find(weight->second->target);
+      if (home != homes.end()) {
+        const auto at = home->second.lower_bound(stage);
+        possible = possible && at != home->second.end();
+        stage = possible ? *at : stage;
+      }
+    });
+    stage_of_op.push_back(stage);
+  }
+  return possible ? std::optional(std::move(stage_of_op)) : std::nullopt;
+}
+
+// As above, out of order: every op as early as what it uses allows.
 std::vector<StageIndex> stages_from_weights(const Graph& graph,
-                                            const std::map<std::string, std::set<StageIndex>>& homes) {
+                                            const Homes& homes) {
   const Aliasing aliasing(graph);
   std::vector<StageIndex> of_value(graph.values.size(), 0);
   std::vector<const Input*> weights(graph.values.size(), nullptr);
@@ -460,8 +492,8 @@ std::vector<StageIndex> stages_from_weights(const Graph& graph,
   return stage_of_op;
 }
 
-std::map<std::string, std::set<StageIndex>> weight_homes(const std::vector<GraphStage>& parts) {
-  std::map<std::string, std::set<StageIndex>> homes;
+Homes weight_homes(const std::vector<GraphStage>& parts) {
+  Homes homes;
   for (StageIndex stage = 0; stage < parts.size(); ++stage) {
     for (const Input& input : parts[stage].graph.inputs) {
       if (input.is_weight()) {
@@ -516,7 +548,9 @@ std::vector<Stage> slice(const Program& program, const std::vector<std::size_t>&
   }
   if (program.eval_graph) {
     const Graph& graph = *program.eval_graph;
-    auto eval_parts = Slicer(graph, stages_from_weights(graph, homes), count).cut();
+    const auto in_order = stages_in_order(graph, homes);
+    auto eval_parts =
+        Slicer(graph, in_order ? *in_order : stages_from_weights(graph, homes), count).cut();
     for (StageIndex i = 0; i < count; ++i) {
       stages[i].program.eval_graph = std::move(eval_parts[i].graph);
       stages[i].eval_sources = std::move(eval_parts[i].sources);

@@ -110,11 +110,12 @@ void count_weights(const Program& program, Statistics& out, std::vector<Place>& 
 
 void count_ops(const Graph& graph, const GraphCosts& costs, Statistics& out,
                std::vector<Place>& places) {
+  const OpCost nothing;  // the costs of some ops alone would mislead
   std::map<std::string, std::int64_t> counts;
   std::unordered_set<ValueId> saved;
   for (std::size_t index = 0; index < graph.ops.size(); ++index) {
     const Op& op = graph.ops[index];
-    const OpCost& cost = costs.ops[index];
+    const OpCost& cost = costs.known ? costs.ops[index] : nothing;
     ++counts[op.target];
     out.flops = saturating_add(out.flops, cost.flops);
     out.backward_flops = saturating_add(out.backward_flops, cost.backward_flops);

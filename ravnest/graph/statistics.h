@@ -19,7 +19,9 @@ struct Place {
   std::int64_t activation_bytes = 0;  // what its ops are the first to keep
   std::int64_t flops = 0;
   std::int64_t backward_flops = 0;
-  double share = 0.0;  // of the whole: the mean of its shares of memory and of FLOPs
+  // Of the whole: the mean of its shares of memory (weights, gradients,
+  // activations) and of FLOPs; of memory alone where there are no FLOPs.
+  double share = 0.0;
 };
 
 struct OperatorCount {
@@ -45,7 +47,9 @@ struct Statistics {
   std::optional<std::int64_t> batch;           // that the numbers below are for, where known
   std::optional<std::int64_t> captured_batch;  // that of the example
   bool batch_is_dynamic = false;
-  bool costs_known = true;  // false: captured without shapes; memory and FLOPs are too low
+  // False: captured without shapes. Then FLOPs are zero, and memory is that of
+  // the weights alone.
+  bool costs_known = true;
   MemoryEstimate memory;
   std::int64_t flops = 0;
   std::int64_t backward_flops = 0;

@@ -12,8 +12,9 @@ namespace ravnest::graph {
 //
 //   program
 //   metadata "loss" = "true"
-//   weight parameter "conv.weight" : f32[16, 1, 3, 3] key "weight_0"
-//   weight buffer "mask" : bool[8, 8] transient key "weight_1"
+//   weight parameter "conv.weight" : f32[16, 1, 3, 3]
+//   weight parameter "tied.weight" : f32[16, 1, 3, 3] key "conv.weight"
+//   weight buffer "mask" : bool[8, 8] transient
 //   graph
 //     symbol s0 = 64 in [2, inf]
 //     parameter %w : f32[16, 1, 3, 3] = "conv.weight"

@@ -346,7 +346,7 @@ class ProgramParser {
     parts_.expect_sign(":");
     weight.type = parts_.tensor_type(requires_grad_by_default(weight.kind));
     weight.persistent = !parts_.accept_word("transient");
-    weight.storage_key = parts_.accept_word("key") ? parts_.string() : "";
+    weight.storage_key = parts_.accept_word("key") ? parts_.string() : weight.name;
     return weight;
   }
 

@@ -205,7 +205,7 @@ std::string weight_text(const Weight& weight) {
   std::string out = concat("weight ", name_of(weight.kind), " ", quote(weight.name), " : ",
                            tensor_text(weight.type, requires_grad_by_default(weight.kind)));
   out += weight.persistent ? "" : " transient";
-  out += weight.storage_key.empty() ? "" : " key " + quote(weight.storage_key);
+  out += weight.storage_key == weight.name ? "" : " key " + quote(weight.storage_key);
   return out;
 }
 

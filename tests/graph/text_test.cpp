@@ -119,7 +119,7 @@ TEST(Text, ReadsEveryStatement) {
   EXPECT_EQ(program.weights[3].type.device, (Device{"cuda", 0}));
   EXPECT_EQ(program.weights[3].type.storage_offset, Expr(4));
   EXPECT_EQ(program.weights[4].kind, InputKind::kConstant);
-  EXPECT_EQ(program.weights[4].storage_key, "");
+  EXPECT_EQ(program.weights[4].storage_key, program.weights[4].name);
 
   const Graph& graph = program.graph;
   EXPECT_EQ(graph.symbols.at("s0"), (Symbol{64, 2, std::nullopt}));

@@ -32,7 +32,7 @@ def capture(case: Case):
     model = case.build()
     batch = case.make_batch(case.batches[0])
     if case.script:
-        return ravnest.capture(torch.jit.script(model))
+        return ravnest.capture(torch.jit.script(model), args=batch.args)
     if case.loss is None:
         return ravnest.capture(model, args=batch.args, kwargs=batch.keywords)
     return ravnest.capture(

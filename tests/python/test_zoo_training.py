@@ -131,8 +131,9 @@ def test_capture_leaves_the_model_alone():
     model.bn_2.eval()
     modes = [module.training for module in model.modules()]
     state = copy.deepcopy(model.state_dict())
+    inputs = torch.rand(4, 1, 8, 8)
     random = torch.get_rng_state()
-    ravnest.capture(model, args=(torch.rand(4, 1, 8, 8),))
+    ravnest.capture(model, args=(inputs,))
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(model.state_dict()[name], state[name]) for name in state)

@@ -1,0 +1,67 @@
+"""Runs clang-tidy over the sources of a build that match a pattern, two or more at a time.
+
+    tidy.py BUILD PATTERN [clang-tidy option...]
+
+A source that was clean is not looked at again until it, one of our headers, or the checks change:
+what was clean is remembered in build/tidy.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CLEAN = ROOT / "build" / "tidy"
+
+
+def common_state(options: list[str]) -> bytes:
+    headers = sorted(
+        path
+        for folder in ("ravnest", "python/src", "tests")
+        for pattern in ("*.h", "*.inc")
+        for path in (ROOT / folder).rglob(pattern)
+    )
+    state = hashlib.sha256(" ".join(options).encode())
+    for path in [ROOT / ".clang-tidy", *headers]:
+        state.update(path.read_bytes())
+    return state.digest()
+
+
+def check(build: Path, entry: dict, options: list[str], common: bytes) -> str:
+    """What clang-tidy has to say about a source; empty when it is clean."""
+    source = Path(entry["file"])
+    key = hashlib.sha256(common + entry["command"].encode() + source.read_bytes()).hexdigest()
+    if (CLEAN / key).exists():
+        return ""
+    command = ["clang-tidy-19", "-quiet", "-p", str(build), *options, str(source)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode == 0:
+        (CLEAN / key).touch()
+        return ""
+    return result.stdout.strip() or result.stderr.strip() or f"{source}: clang-tidy failed"
+
+
+def main(build: str, pattern: str, *options: str) -> int:
+    commands = json.loads((ROOT / build / "compile_commands.json").read_text())
+    wanted = re.compile(pattern)
+    entries = [entry for entry in commands if wanted.match(os.path.relpath(entry["file"], ROOT))]
+    if not entries:
+        print(f"[tidy] expected sources that match {pattern} in {build}, got none")
+        return 1
+    CLEAN.mkdir(parents=True, exist_ok=True)
+    common = common_state(list(options))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        findings = list(
+            pool.map(lambda entry: check(ROOT / build, entry, list(options), common), entries)
+        )
+    print("\n".join(filter(None, findings)), end="\n" if any(findings) else "")
+    return int(any(findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
