@@ -83,7 +83,9 @@ void ScriptEvaluator::evaluate_block(const torch::jit::Block& block) {
 }
 
 void ScriptEvaluator::evaluate(const Node& node) {
-  frames_.back().node = &node;
+  if (node.sourceRange().source()) {
+    frames_.back().node = &node;
+  }
   if (++steps_ > kMostSteps) {
     refuse("a forward of a size that can be unrolled", "loops without end");
   }

@@ -58,7 +58,7 @@ class ScriptEvaluator {
   struct Frame {
     std::unordered_map<const torch::jit::Value*, ScriptValue> values;
     std::string module;
-    const torch::jit::Node* node = nullptr;  // the one evaluated now
+    const torch::jit::Node* node = nullptr;  // the last one that stands in a line
   };
 
   void evaluate(const torch::jit::Node& node);

@@ -152,6 +152,21 @@ void make_tensor(ScriptEvaluator& evaluator, const Node& node) {
   evaluator.bind(node.output(), data.list() == nullptr ? number_tensor(data, tensor) : tensor);
 }
 
+// What a node on number tensors means for the numbers: add and sub with alpha=1, div with its
+// rounding, which is the same for floor and trunc because sizes are not negative.
+std::optional<NumberOp> find_traced_op(const Node& node, const Values& arguments) {
+  auto op = find_number_op(node);
+  if (!op || arguments.size() <= op->arity) {
+    return op;
+  }
+  const auto* last = arguments.back().find<c10::IValue>();
+  const bool one_more = arguments.size() == op->arity + 1 && last != nullptr;
+  if (one_more && node.kind() == c10::aten::div && last->isString()) {
+    return NumberOp{.target = "_operator.floordiv"};
+  }
+  return one_more && last->isInt() && last->toInt() == 1 ? op : std::nullopt;
+}
+
 // Per trial, a tensor for every number; tracing recorded the arithmetic on such tensors.
 std::optional<Trials> run_on_number_tensors(ScriptEvaluator& evaluator, const Node& node,
                                             const Values& arguments) {
@@ -182,7 +197,7 @@ std::optional<Trials> run_on_number_tensors(ScriptEvaluator& evaluator, const No
 
 bool evaluate_number_tensors(ScriptEvaluator& evaluator, const Node& node,
                              const Values& arguments) {
-  const auto op = find_number_op(node);
+  const auto op = find_traced_op(node, arguments);
   if (!op || arguments.size() < op->arity || node.outputs().size() != 1 ||
       arguments[0].find<NumberTensor>() == nullptr) {
     return false;
@@ -192,12 +207,6 @@ bool evaluate_number_tensors(ScriptEvaluator& evaluator, const Node& node,
     const auto* tensor = arguments[i].find<NumberTensor>();
     numbers.push_back(tensor != nullptr ? *tensor->number : arguments[i]);
     if (!is_number(evaluator.graph(), numbers.back())) {
-      return false;
-    }
-  }
-  // alpha of add and sub, rounding_mode of div
-  for (std::size_t i = op->arity; i < arguments.size(); ++i) {
-    if (arguments[i].find_int() != std::optional<std::int64_t>(1)) {
       return false;
     }
   }

@@ -100,8 +100,12 @@ class Importer {
 
 void check_module(const torch::jit::Module& module) {
   if (!module.find_method("forward")) {
-    throw_invalid("[torchscript] expected a module with a forward, got ", module.type()->repr_str(),
-                  " without one.");
+    throw_invalid("[torchscript] expected a module with one forward, got ",
+                  module.type()->name()->qualifiedName(), ", which has none or several.");
+  }
+  if (!module.type()->getForwardHooks().empty() || !module.type()->getForwardPreHooks().empty()) {
+    throw_invalid("[torchscript] expected a module without forward hooks, got ",
+                  module.type()->name()->qualifiedName(), " with some. Remove them first.");
   }
 }
 

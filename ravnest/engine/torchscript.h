@@ -31,8 +31,9 @@ struct ImportOptions {
 // always present, weights under their own names and in the order of the state dict. Branches and
 // loops are decided while importing; those that depend on data or on unknown shapes are refused
 // with the line they stand in. With examples the first dimension shared by the inputs is the
-// symbol s0; where the model fixes it, metadata "import_note" says why. Metadata "arguments" names
-// the positional inputs, "x,mask".
+// symbol s0, and what is the same for several such sizes is taken for a constant; where the model
+// fixes it, metadata "import_note" says why. Metadata "arguments" names the positional inputs,
+// "x,mask".
 //
 // Throws std::invalid_argument for what is not TorchScript or cannot be flattened, and Error(kIo)
 // for a file that cannot be read. Use from one thread; the module is not changed.

@@ -51,14 +51,14 @@ constexpr auto kRates = std::to_array<RateRow>({
 });
 
 const std::unordered_map<std::string_view, Rate>& rates() {
-  static const std::unordered_map<std::string_view, Rate> table = [] {
+  static const std::unordered_map<std::string_view, Rate> kTable = [] {
     std::unordered_map<std::string_view, Rate> out;
     for (const RateRow& row : kRates) {
       for_each_word(row.operators, [&](std::string_view name) { out.emplace(name, row.rate); });
     }
     return out;
   }();
-  return table;
+  return kTable;
 }
 
 // A product of two operands: its own cost, and the same again in the backward
@@ -90,7 +90,7 @@ struct MatrixOperands {
 };
 
 const std::unordered_map<std::string_view, MatrixOperands>& matrix_products() {
-  static const std::unordered_map<std::string_view, MatrixOperands> table = {
+  static const std::unordered_map<std::string_view, MatrixOperands> kTable = {
       {"linear", {"input", "weight"}},
       {"matmul", {"self", "other"}},
       {"mm", {"self", "mat2"}},
@@ -104,7 +104,7 @@ const std::unordered_map<std::string_view, MatrixOperands>& matrix_products() {
       {"bilinear", {"input1", "input2"}},
       {"inner", {"self", "other"}},
   };
-  return table;
+  return kTable;
 }
 
 std::optional<Product> find_product(const OpView& op) {

@@ -29,7 +29,9 @@ std::string module_path(const std::string& module_stack) {
   if (first_comma == std::string::npos) {
     return {};
   }
-  return entry.substr(first_comma + 1, entry.find(',', first_comma + 1) - first_comma - 1);
+  std::string path =
+      entry.substr(first_comma + 1, entry.find(',', first_comma + 1) - first_comma - 1);
+  return path.starts_with("_empty_nn_module_stack") ? std::string() : path;  // export's own word
 }
 
 // The innermost line of the user's own code, as "models.py:26": torch's own
@@ -79,7 +81,7 @@ class GraphReader {
 
     const Json& graph;
     const Json& tensors;
-    std::unordered_map<std::string, ValueId> names;
+    Names names;
   };
 
   ValueId define(Scope& scope, const std::string& name, ValueKind kind) {
@@ -102,14 +104,6 @@ class GraphReader {
     if (!scope.names.emplace(name, id).second) {
       throw_invalid("value '", name, "' is defined twice");
     }
-  }
-
-  static Ref use(const Scope& scope, const std::string& name) {
-    const auto found = scope.names.find(name);
-    if (found == scope.names.end()) {
-      throw_invalid("value '", name, "' is used but not defined before");
-    }
-    return {found->second};
   }
 
   std::string unique_name(const std::string& name) {
@@ -154,7 +148,7 @@ class GraphReader {
       return {.kind = InputKind::kLiteral,
               .value = 0,
               .target = string_of(spec, "name"),
-              .literal = read_argument(scope, member(spec, "value"))};
+              .literal = read_argument(member(spec, "value"), scope.names)};
     }
     const auto [tag, content] = variant_of(argument);
     if (kind == "user_input") {
@@ -204,7 +198,7 @@ class GraphReader {
     for (const Json& input : array_of(node, "inputs")) {
       const Json* kind = find_member(input, "kind");
       op.arguments.push_back({.name = string_of(input, "name"),
-                              .value = read_argument(scope, member(input, "arg")),
+                              .value = read_argument(member(input, "arg"), scope.names),
                               .positional = kind == nullptr || integer(*kind) != 2});
     }
     for (const Json& output : array_of(node, "outputs")) {
@@ -312,7 +306,7 @@ class GraphReader {
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto [tag, content] = variant_of(inputs[i]);
-      const Argument given = read_argument(scope, *arguments[i]);
+      const Argument given = read_argument(*arguments[i], scope.names);
       if (tag != "as_tensor" && tag != "as_sym_int") {
         continue;
       }
@@ -356,7 +350,7 @@ class GraphReader {
       throw_invalid("expected ", names.size(), " results of its graph, got ", results.size());
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
-      const Argument result = read_argument(inner, results[i]);
+      const Argument result = read_argument(results[i], inner.names);
       if (names[i].empty()) {
         continue;
       }
@@ -373,14 +367,14 @@ class GraphReader {
     for (const Json& spec : specs) {
       const auto [kind, content] = variant_of(spec);
       if (kind == "user_output") {
-        graph_.outputs.push_back(read_argument(scope, member(content, "arg")));
+        graph_.outputs.push_back(read_argument(member(content, "arg"), scope.names));
       } else if (kind == "loss_output") {
-        graph_.outputs.push_back({use(scope, string_of(member(content, "arg"), "name"))});
+        graph_.outputs.push_back({use(scope.names, string_of(member(content, "arg"), "name"))});
       } else if (kind == "buffer_mutation" || kind == "user_input_mutation") {
         const bool buffer = kind == "buffer_mutation";
-        const Ref source = use(scope, string_of(member(content, "arg"), "name"));
+        const Ref source = use(scope.names, string_of(member(content, "arg"), "name"));
         const Ref target = buffer ? find_buffer(string_of(content, "buffer_name"))
-                                  : use(scope, string_of(content, "user_input_name"));
+                                  : use(scope.names, string_of(content, "user_input_name"));
         add_copy(target, source);
       } else {
         throw_invalid("outputs of kind '", kind, "' are not supported");
@@ -425,136 +419,6 @@ class GraphReader {
         symbol.max = range->second.max;
       }
     }
-  }
-
-  template <typename Convert>
-  static List list_of(ListKind kind, const Json& items, Convert&& convert) {
-    if (!items.is_array()) {
-      throw_invalid("expected a list, got ", items.type_name());
-    }
-    List list{.kind = kind, .items = {}};
-    list.items.reserve(items.size());
-    for (const Json& item : items) {
-      list.items.push_back({convert(item)});
-    }
-    return list;
-  }
-
-  Argument read_argument(const Scope& scope, const Json& argument) const {
-    const auto [tag, content] = variant_of(argument);
-    if (tag == "as_none") {
-      return {None{}};
-    }
-    if (tag == "as_tensor") {
-      return {use(scope, string_of(content, "name"))};
-    }
-    if (tag == "as_int") {
-      return {integer(content)};
-    }
-    if (tag == "as_float") {
-      return {floating(content)};
-    }
-    if (tag == "as_bool") {
-      return {boolean(content)};
-    }
-    if (tag == "as_string") {
-      return {text(content)};
-    }
-    if (tag == "as_device") {
-      return {read_device(content)};
-    }
-    if (tag == "as_complex") {
-      return {std::complex<double>(floating(member(content, "real")),
-                                   floating(member(content, "imag")))};
-    }
-    if (tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool" ||
-        tag == "as_optional_tensor") {
-      return read_symbolic(scope, content);
-    }
-    if (tag == "as_scalar_type" || tag == "as_memory_format" || tag == "as_layout") {
-      return read_enum(tag, integer(content));
-    }
-    return read_list(scope, tag, content);
-  }
-
-  // A union inside a union: {"as_name": "s"}, {"as_int": 3}, {"as_tensor": …}, ….
-  Argument read_symbolic(const Scope& scope, const Json& value) const {
-    const auto [tag, content] = variant_of(value);
-    if (tag == "as_name") {
-      return {use(scope, text(content))};
-    }
-    return read_argument(scope, value);
-  }
-
-  static Argument read_enum(std::string_view tag, std::int64_t code) {
-    if (tag == "as_scalar_type") {
-      if (const auto dtype = find_dtype(code)) {
-        return {*dtype};
-      }
-    } else if (tag == "as_memory_format") {
-      if (const auto format = find_memory_format(code)) {
-        return {*format};
-      }
-    } else if (code == 7) {
-      return {None{}};  // strided, the default and the only layout there is here
-    }
-    throw_invalid("expected a known value for '", tag, "', got ", code);
-  }
-
-  Argument read_list(const Scope& scope, std::string_view tag, const Json& items) const {
-    const auto tensor = [&](const Json& item) -> Argument {
-      return {use(scope, string_of(item, "name"))};
-    };
-    const auto symbolic = [&](const Json& item) { return read_symbolic(scope, item); };
-    if (tag == "as_tensors") {
-      return {collect(ListKind::kTensors, items, tensor)};
-    }
-    if (tag == "as_optional_tensors") {
-      return {collect(ListKind::kOptionalTensors, items, symbolic)};
-    }
-    if (tag == "as_ints") {
-      return {list_of(ListKind::kInts, items, integer)};
-    }
-    if (tag == "as_floats") {
-      return {list_of(ListKind::kFloats, items, floating)};
-    }
-    if (tag == "as_bools") {
-      return {list_of(ListKind::kBools, items, boolean)};
-    }
-    if (tag == "as_strings") {
-      return {list_of(ListKind::kStrings, items, text)};
-    }
-    if (tag == "as_sym_ints") {
-      return {collect(ListKind::kInts, items, symbolic)};
-    }
-    if (tag == "as_sym_floats") {
-      return {collect(ListKind::kFloats, items, symbolic)};
-    }
-    if (tag == "as_sym_bools") {
-      return {collect(ListKind::kBools, items, symbolic)};
-    }
-    if (tag == "as_int_lists") {
-      return {list_of(ListKind::kLists, items, [](const Json& inner) {
-        return list_of(ListKind::kInts, inner, integer);
-      })};
-    }
-    if (tag == "as_float_lists") {
-      return {list_of(ListKind::kLists, items, [](const Json& inner) {
-        return list_of(ListKind::kFloats, inner, floating);
-      })};
-    }
-    if (tag == "as_nested_tensors") {
-      return {list_of(ListKind::kLists, items, [&](const Json& inner) {
-        return collect(ListKind::kTensors, inner, tensor);
-      })};
-    }
-    throw_invalid("arguments of kind '", tag, "' are not supported");
-  }
-
-  // As list_of, for converters that give whole arguments.
-  template <typename Convert>
-  static List collect(ListKind kind, const Json& items, Convert&& convert) {
-    return list_of(kind, items, [&](const Json& item) { return convert(item).value; });
   }
 
   const Json& exported_;

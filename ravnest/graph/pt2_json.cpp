@@ -12,6 +12,24 @@ namespace {
 constexpr int kMaxDepth = 100;
 constexpr std::size_t kMaxRank = 64;
 
+template <typename AnyJson>
+AnyJson parse_as(const Bytes& bytes, const std::string& label) {
+  const auto limit_depth = [](int depth, typename AnyJson::parse_event_t, AnyJson&) {
+    if (depth > kMaxDepth) {
+      throw_invalid("it is nested too deeply");
+    }
+    return true;
+  };
+  const char* begin = reinterpret_cast<const char*>(bytes.data());
+  try {
+    return AnyJson::parse(begin, begin + bytes.size(), limit_depth);
+  } catch (const typename AnyJson::exception& error) {
+    throw_invalid("[graph] ", label, " is not valid JSON: ", error.what(), ".");
+  } catch (const std::invalid_argument& error) {
+    throw_invalid("[graph] ", label, " cannot be read: ", error.what(), ".");
+  }
+}
+
 }  // namespace
 
 const Json* find_member(const Json& object, const char* key) {
@@ -99,20 +117,11 @@ std::pair<std::string_view, const Json&> variant_of(const Json& value) {
 }
 
 Json parse(const Bytes& bytes, const std::string& label) {
-  const auto limit_depth = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) {
-      throw_invalid("it is nested too deeply");
-    }
-    return true;
-  };
-  const char* begin = reinterpret_cast<const char*>(bytes.data());
-  try {
-    return Json::parse(begin, begin + bytes.size(), limit_depth);
-  } catch (const Json::exception& error) {
-    throw_invalid("[graph] ", label, " is not valid JSON: ", error.what(), ".");
-  } catch (const std::invalid_argument& error) {
-    throw_invalid("[graph] ", label, " cannot be read: ", error.what(), ".");
-  }
+  return parse_as<Json>(bytes, label);
+}
+
+OrderedJson parse_ordered(const Bytes& bytes, const std::string& label) {
+  return parse_as<OrderedJson>(bytes, label);
 }
 
 Expr read_sym_int(const Json& value, std::map<std::string, Symbol>& symbols) {

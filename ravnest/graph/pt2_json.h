@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "ravnest/base/bytes.h"
@@ -32,11 +33,19 @@ std::pair<std::string_view, const Json&> variant_of(const Json& value);
 
 // Parses with a limit on nesting; `label` is used in errors.
 Json parse(const Bytes& bytes, const std::string& label);
+// The same, with the keys of objects in the order of the file.
+OrderedJson parse_ordered(const Bytes& bytes, const std::string& label);
 
 // Collects what expressions tell about the symbols they use.
 Expr read_sym_int(const Json& value, std::map<std::string, Symbol>& symbols);
 TensorType read_tensor_type(const Json& meta, std::map<std::string, Symbol>& symbols);
 Device read_device(const Json& value);
+
+// The values that a graph has defined so far, by name.
+using Names = std::unordered_map<std::string, ValueId>;
+Ref use(const Names& names, const std::string& name);
+// An argument of an op or an output of a graph, as a tagged union.
+Argument read_argument(const Json& argument, const Names& names);
 
 // One graph of an archive ("models/<name>.json" parsed).
 Graph read_graph(const Json& exported, std::map<std::string, std::string>& metadata);

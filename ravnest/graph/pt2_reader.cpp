@@ -94,9 +94,8 @@ class WeightReader {
 
   void read(const PayloadFolder& folder, const std::string& model) {
     const std::string config = folder.folder + model + folder.config;
-    const Bytes bytes = archive_.read(config);
-    const char* begin = reinterpret_cast<const char*>(bytes.data());
-    const auto parsed = pt2::OrderedJson::parse(begin, begin + bytes.size(), nullptr, false);
+    const auto parsed = pt2::parse_ordered(archive_.read(config),
+                                           concat("'", archive_.label(), "', ", config));
     const auto entries = parsed.is_object() ? parsed.find("config") : parsed.end();
     if (entries == parsed.end() || !entries->is_object()) {
       throw_invalid("'", config, "' is not a list of weights");

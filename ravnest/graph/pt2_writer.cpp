@@ -32,6 +32,14 @@ std::string with_version(Json spec) {
   return Json::array({1, std::move(spec)}).dump();
 }
 
+std::string dumped(const Json& json) {
+  try {
+    return json.dump();
+  } catch (const Json::exception&) {
+    throw_invalid("[graph] the Program cannot be saved: expected names and notes in UTF-8.");
+  }
+}
+
 Json write_float(double value) {
   if (value != value) {
     return "NaN";
@@ -385,9 +393,9 @@ class WeightWriter {
 
   void write_config(const std::string& model) {
     archive_.add("data/weights/" + model + "_weights_config.json",
-                 Json{{"config", weights_}}.dump());
+                 dumped({{"config", weights_}}));
     archive_.add("data/constants/" + model + "_constants_config.json",
-                 Json{{"config", constants_}}.dump());
+                 dumped({{"config", constants_}}));
   }
 
  private:
@@ -442,7 +450,7 @@ void write_pt2(const Program& program, const std::filesystem::path& path) {
   const auto write_model = [&](const std::string& name, const Graph& graph) {
     weights.write_config(name);
     archive.add("models/" + name + ".json",
-                GraphWriter(graph).write(program.metadata, transient).dump());
+                dumped(GraphWriter(graph).write(program.metadata, transient)));
     // torch.export.load insists on this entry and accepts an empty one.
     archive.add("data/sample_inputs/" + name + ".pt", std::string_view());
   };

@@ -17,7 +17,7 @@ namespace {
 using Rule = void (*)(SavedRule&);
 
 const std::unordered_map<std::string_view, Rule>& rules() {
-  static const std::unordered_map<std::string_view, Rule> table = {
+  static const std::unordered_map<std::string_view, Rule> kTable = {
       {"linear", save_linear},
       {"matmul", save_matmul},
       {"einsum", save_einsum},
@@ -65,7 +65,7 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"lstm_cell", save_lstm_cell},
       {"gru_cell", save_gru_cell},
   };
-  return table;
+  return kTable;
 }
 
 // Names of what is kept: arguments, "result", "result1" or "result2"; "a<b" keeps
@@ -134,14 +134,14 @@ constexpr auto kKeeps = std::to_array<KeepsRow>({
 });
 
 const std::unordered_map<std::string_view, std::string_view>& plain_rules() {
-  static const std::unordered_map<std::string_view, std::string_view> table = [] {
+  static const std::unordered_map<std::string_view, std::string_view> kTable = [] {
     std::unordered_map<std::string_view, std::string_view> out;
     for (const KeepsRow& row : kKeeps) {
       for_each_word(row.operators, [&](std::string_view name) { out.emplace(name, row.keeps); });
     }
     return out;
   }();
-  return table;
+  return kTable;
 }
 
 void keep_named(SavedRule& rule, std::string_view name) {

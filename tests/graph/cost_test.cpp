@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "ravnest/base/error.h"
 #include "ravnest/graph/text.h"
 
 namespace ravnest::graph {
@@ -26,27 +27,28 @@ std::int64_t activations_of(const std::string& text) {
 // add, which keeps nothing.
 struct KeepCase {
   const char* name;
-  const char* inputs;  // "a b : f32[4, 6]" lines, separated by ';'
+  const char* inputs;  // types of %x0, %x1, …, separated by ';'
   const char* op;
   std::int64_t nbytes;  // as PyTorch 2.13 keeps on a CPU
 };
 
 std::string program_of(const KeepCase& keep) {
-  std::string text = "graph\n  parameter %p : f32[] = \"p\"\n";
+  std::string inputs;
   std::string adds;
   std::string rest = keep.inputs;
   for (int index = 0; !rest.empty(); ++index) {
     const std::size_t end = std::min(rest.find(';'), rest.size());
     const std::string type = rest.substr(0, end);
-    const std::string id = std::to_string(index);
     const bool is_float = type.starts_with("f");
-    text += "  input %" + std::string(is_float ? "i" : "x") + id + " : " + type + "\n";
+    inputs += concat("  input %", is_float ? "i" : "x", index, " : ", type, "\n");
     if (is_float) {
-      adds += "  %x" + id + " : " + type + " = aten.add.Tensor(self=%i" + id + ", other=%p)\n";
+      adds +=
+          concat("  %x", index, " : ", type, " = aten.add.Tensor(self=%i", index, ", other=%p)\n");
     }
     rest.erase(0, end + 1);
   }
-  return "weight parameter \"p\" : f32[]\n" + text + adds + "  " + keep.op + "\n  return %y\n";
+  return concat("weight parameter \"p\" : f32[]\ngraph\n  parameter %p : f32[] = \"p\"\n", inputs,
+                adds, "  ", keep.op, "\n  return %y\n");
 }
 
 class KeepsTest : public testing::TestWithParam<KeepCase> {};
