@@ -82,7 +82,9 @@ def main() -> int:
         _, actual = stages(test_images, test_labels)
     accuracy = (expected.argmax(1) == test_labels).float().mean().item() * 100
     same = torch.equal(expected, actual)
-    print(f"{EPOCHS} epochs in {seconds:.1f} s, {EPOCHS * len(train_images) / seconds:,.0f} samples/s")
+    print(
+        f"{EPOCHS} epochs in {seconds:.1f} s, {EPOCHS * len(train_images) / seconds:,.0f} samples/s"
+    )
     print(f"accuracy in plain PyTorch with the trained state dict: {accuracy:.2f} %")
     print(f"PyTorch and the three stages agree bit for bit: {'yes' if same else 'NO'}")
     return 0 if same and accuracy > 90 else 1

@@ -4,6 +4,7 @@
 # that breaks something; the seeds in tests/fuzz/corpus are only read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH=/usr/lib/llvm-19/bin:$PATH  # the sanitizers look for llvm-symbolizer there
 
 if (( $# )); then
   targets=("$@")

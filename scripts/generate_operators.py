@@ -107,7 +107,11 @@ def is_plain(kind):
 
 def is_allowed(schema):
     name = schema.name.removeprefix("aten::")
-    if schema.overload_name == "out" or schema.overload_name.endswith("_out") or "out" in [a.name for a in schema.arguments]:
+    if (
+        schema.overload_name == "out"
+        or schema.overload_name.endswith("_out")
+        or "out" in [a.name for a in schema.arguments]
+    ):
         return False
     if "generator" in schema.overload_name or "Dimname" in str(schema):
         return False
@@ -116,7 +120,9 @@ def is_allowed(schema):
     if name not in WANTED_INTERNAL and REFUSED.search(name):
         return False
     if name not in MUTATE_SILENTLY and name != "_native_batch_norm_legit":
-        written = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
+        written = [
+            i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write
+        ]
         if written not in ([], [0]):
             return False  # results written into given tensors
     # A generator, layout or stream is fine as long as it is left at its default.

@@ -3,6 +3,7 @@
 # a minute of fuzzing, the linters. All parts run, then it says how many passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+export PATH=/usr/lib/llvm-19/bin:$PATH  # the sanitizers look for llvm-symbolizer there
 
 reports=$PWD/build/reports
 rm -rf "$reports"

@@ -231,7 +231,7 @@ class _Signature:
             raise ValueError(f"[program] expected {self._describe()}, got {len(args)}.")
         given = list(args)
         rest = dict(kwargs)
-        for name, _ in self._slots[len(args):]:
+        for name, _ in self._slots[len(args) :]:
             if name is None or name not in rest:
                 raise ValueError(
                     f"[program] expected {self._describe()}, got {len(args) + len(kwargs)}."

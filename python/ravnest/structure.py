@@ -52,7 +52,9 @@ class Structure:
         """The nested value with these leaves."""
         value, rest = self._take(list(leaves))
         if rest:
-            raise ValueError(f"[structure] {len(rest)} values more than the structure has room for.")
+            raise ValueError(
+                f"[structure] {len(rest)} values more than the structure has room for."
+            )
         return value
 
     def _take(self, leaves: list) -> tuple[Any, list]:

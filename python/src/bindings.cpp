@@ -23,9 +23,7 @@ using ravnest::engine::BoundStages;
 using ravnest::engine::Mode;
 namespace graph = ravnest::graph;
 
-Mode mode_of(bool training) {
-  return training ? Mode::kTrain : Mode::kEval;
-}
+Mode mode_of(bool training) { return training ? Mode::kTrain : Mode::kEval; }
 
 // Leaves of the caller's inputs: tensors and numbers. Whatever else there is
 // (None, strings) stands for a literal of the capture, and is compared in Python.
@@ -152,17 +150,15 @@ py::list describe_inputs(const BoundProgram& program, bool training) {
       std::visit(
           [&value](const auto& content) {
             using Content = std::decay_t<decltype(content)>;
-            if constexpr (std::is_same_v<Content, bool> ||
-                          std::is_same_v<Content, std::int64_t> ||
-                          std::is_same_v<Content, double> ||
-                          std::is_same_v<Content, std::string>) {
+            if constexpr (std::is_same_v<Content, bool> || std::is_same_v<Content, std::int64_t> ||
+                          std::is_same_v<Content, double> || std::is_same_v<Content, std::string>) {
               value = py::cast(content);
             }
           },
           input->literal.value);
     }
-    described.append(py::make_tuple(literal ? input->target : source.value(input->value).name,
-                                    literal, value));
+    described.append(
+        py::make_tuple(literal ? input->target : source.value(input->value).name, literal, value));
   }
   return described;
 }
@@ -267,8 +263,7 @@ std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const p
     options.example_args.push_back(to_nested_ivalue(value));
   }
   for (const auto& [name, value] : kwargs) {
-    options.example_kwargs.emplace_back(name.cast<std::string>(),
-                                        to_nested_ivalue(value));
+    options.example_kwargs.emplace_back(name.cast<std::string>(), to_nested_ivalue(value));
   }
   options.transient_buffers = transient;
   std::istringstream stream{std::string(archive)};
@@ -287,23 +282,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<BoundProgram, std::shared_ptr<BoundProgram>>(module, "BoundProgram")
       .def("run", &run, py::arg("inputs"), py::arg("training"))
       .def("parameters",
-           [](const BoundProgram& self) {
-             return weights_of(self, graph::InputKind::kParameter);
-           })
+           [](const BoundProgram& self) { return weights_of(self, graph::InputKind::kParameter); })
       .def("buffers",
            [](const BoundProgram& self) { return weights_of(self, graph::InputKind::kBuffer); })
       .def("state_dict", &state_dict)
       .def("inputs", &describe_inputs, py::arg("training"))
-      .def("in_spec", [](const BoundProgram& self, bool training) {
-        return self.graph(mode_of(training)).in_spec;
-      })
-      .def("out_spec", [](const BoundProgram& self, bool training) {
-        return self.graph(mode_of(training)).out_spec;
-      })
-      .def_property_readonly("num_ops",
-                             [](const BoundProgram& self) {
-                               return self.program().graph.ops.size();
-                             })
+      .def("in_spec", [](const BoundProgram& self,
+                         bool training) { return self.graph(mode_of(training)).in_spec; })
+      .def("out_spec", [](const BoundProgram& self,
+                          bool training) { return self.graph(mode_of(training)).out_spec; })
+      .def_property_readonly(
+          "num_ops", [](const BoundProgram& self) { return self.program().graph.ops.size(); })
       .def("op_labels",
            [](const BoundProgram& self) {
              py::list labels;
@@ -315,14 +304,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              }
              return labels;
            })
-      .def_property_readonly(
-          "metadata", [](const BoundProgram& self) { return self.program().metadata; })
-      .def_property_readonly(
-          "symbols",
-          [](const BoundProgram& self) {
-            std::map<std::string, std::int64_t> hints = self.program().graph.hints();
-            return hints;
-          })
+      .def_property_readonly("metadata",
+                             [](const BoundProgram& self) { return self.program().metadata; })
+      .def_property_readonly("symbols",
+                             [](const BoundProgram& self) {
+                               std::map<std::string, std::int64_t> hints =
+                                   self.program().graph.hints();
+                               return hints;
+                             })
       .def("text", [](const BoundProgram& self) { return graph::to_text(self.program()); })
       .def("save",
            [](const BoundProgram& self, const std::string& path) {

@@ -62,9 +62,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::write(const std::string& text) {
-  write(std::as_bytes(std::span(text)));
-}
+void AtomicFile::write(const std::string& text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0) {

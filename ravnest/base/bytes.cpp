@@ -54,7 +54,7 @@ Bytes Bytes::map_file(const std::filesystem::path& path) {
   if (file.get() < 0) {
     throw_io(path, "open");
   }
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) {
     throw_io(path, "look at");
   }

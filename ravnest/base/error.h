@@ -41,9 +41,9 @@ template <typename... Parts>
 }  // namespace ravnest
 
 // A condition that only a bug of ours can break; it holds in release builds too.
-#define RAVNEST_CHECK(condition)                                   \
-  do {                                                             \
-    if (!(condition)) {                                            \
-      ::ravnest::check_failed(#condition, __FILE__, __LINE__);     \
-    }                                                              \
+#define RAVNEST_CHECK(condition)                               \
+  do {                                                         \
+    if (!(condition)) {                                        \
+      ::ravnest::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                          \
   } while (false)

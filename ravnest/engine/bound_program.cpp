@@ -39,8 +39,8 @@ at::Tensor make_tensor(const graph::Weight& weight) {
   // The Program's bytes are private to it (see Bytes), so training writes here.
   auto* data = const_cast<std::byte*>(weight.storage.data()) +
                static_cast<std::size_t>(weight.type.storage_offset.constant()) * element;
-  at::Tensor tensor = at::from_blob(
-      data, sizes, strides, [owner = weight.storage.owner()](void*) {}, options);
+  at::Tensor tensor =
+      at::from_blob(data, sizes, strides, [owner = weight.storage.owner()](void*) {}, options);
   if (reinterpret_cast<std::uintptr_t>(data) % element != 0) {
     tensor = tensor.clone();
   }
@@ -163,8 +163,7 @@ const Interpreter& BoundProgram::interpreter(Mode mode) const {
   return *compiled;
 }
 
-std::vector<c10::IValue> BoundStages::run(const std::vector<c10::IValue>& inputs,
-                                          Mode mode) const {
+std::vector<c10::IValue> BoundStages::run(const std::vector<c10::IValue>& inputs, Mode mode) const {
   std::vector<c10::IValue> values;
   for (const Part& part : parts_) {
     const bool eval = mode == Mode::kEval && part.program.program().eval_graph.has_value();

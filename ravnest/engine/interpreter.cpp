@@ -191,12 +191,10 @@ class Interpreter::Compiler {
     std::vector<std::ptrdiff_t> last(code_->graph.values.size(), -1);
     auto& instructions = code_->instructions;
     for (std::size_t i = 0; i < instructions.size(); ++i) {
-      for_each_result(*instructions[i].op, [&](ValueId id) {
-        last[id] = static_cast<std::ptrdiff_t>(i);
-      });
-      for_each_ref(*instructions[i].op, [&](ValueId id) {
-        last[id] = static_cast<std::ptrdiff_t>(i);
-      });
+      for_each_result(*instructions[i].op,
+                      [&](ValueId id) { last[id] = static_cast<std::ptrdiff_t>(i); });
+      for_each_ref(*instructions[i].op,
+                   [&](ValueId id) { last[id] = static_cast<std::ptrdiff_t>(i); });
     }
     std::vector<bool> kept(last.size(), false);
     for (const graph::Argument& output : code_->graph.outputs) {
@@ -336,8 +334,8 @@ void check_input(const graph::Value& value, const c10::IValue& given,
                  graph::SymbolValues& symbols) {
   if (value.kind != graph::ValueKind::kTensor) {
     if (!given.isInt() && !given.isDouble() && !given.isBool()) {
-      throw_invalid("[engine] input '", value.name, "' expected a number, got ",
-                    given.tagKind(), ".");
+      throw_invalid("[engine] input '", value.name, "' expected a number, got ", given.tagKind(),
+                    ".");
     }
     return;
   }

@@ -34,7 +34,7 @@ graph::ListKind list_kind(const c10::Type& element, const Origin& origin) {
     case TypeKind::StringType:
       return graph::ListKind::kStrings;
     default:
-      refuse(origin, "a list of " + element.str());
+      refuse(origin, concat("a list of ", element.str()));
   }
 }
 
@@ -77,7 +77,7 @@ graph::Argument constant(const c10::IValue& value, const c10::Type& type, const 
   if (value.isDevice()) {
     return {to_program_device(value.toDevice())};
   }
-  refuse(origin, "a constant of type " + value.tagKind());
+  refuse(origin, concat("a constant of type ", value.tagKind()));
 }
 
 }  // namespace

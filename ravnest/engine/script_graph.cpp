@@ -237,7 +237,7 @@ ScriptValue ScriptGraph::compute(const std::string& target, const std::vector<st
                                    : static_cast<const c10::Type&>(*c10::NumberType::get());
     op.arguments.push_back(
         {.name = names[i], .value = to_argument(arguments[i], type, origin), .positional = true});
-    key += " " + describe(op.arguments.back().value);
+    key = concat(key, ' ', describe(op.arguments.back().value));
   }
   if (const auto found = numbers_.find(key); found != numbers_.end()) {
     return {Dynamic{found->second}};

@@ -107,7 +107,7 @@ class ExampleBinder {
     for (const auto& item : examples) {
       TreeSpec child;
       made.items.emplace_back(item.key(),
-                              bind(item.value(), name + "_" + key_text(item.key()), child));
+                              bind(item.value(), concat(name, "_", key_text(item.key())), child));
       keys.push_back(key_json(item.key()));
       specs.push_back(child);
     }

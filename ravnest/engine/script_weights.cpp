@@ -65,8 +65,7 @@ std::size_t ScriptWeights::add(const std::string& name, graph::InputKind kind,
                                const at::Tensor& tensor) {
   const at::Tensor plain = plain_tensor(name, tensor);
   const void* storage = plain.storage().unsafeGetStorageImpl();
-  const auto [key, is_new] =
-      storage_keys_.try_emplace(storage, name);
+  const auto [key, is_new] = storage_keys_.try_emplace(storage, name);
   graph::Weight weight{.name = name,
                        .kind = kind,
                        .persistent = true,

@@ -18,9 +18,7 @@ double as_double(const IValue& value) {
   return value.isBool() ? static_cast<double>(value.toBool()) : value.toScalar().toDouble();
 }
 
-bool is_integral(const IValue& value) {
-  return value.isInt() || value.isBool();
-}
+bool is_integral(const IValue& value) { return value.isInt() || value.isBool(); }
 
 std::int64_t as_int(const IValue& value) {
   return value.isBool() ? static_cast<std::int64_t>(value.toBool()) : value.toInt();
@@ -91,9 +89,7 @@ IValue power(const Arguments& args) {
   }
   return std::pow(as_double(args[0]), as_double(args[1]));
 }
-IValue truediv(const Arguments& args) {
-  return as_double(args.at(0)) / as_double(args.at(1));
-}
+IValue truediv(const Arguments& args) { return as_double(args.at(0)) / as_double(args.at(1)); }
 IValue maximum(const Arguments& args) {
   return compare(args, std::greater<>()).toBool() ? args[0] : args[1];
 }
@@ -122,12 +118,8 @@ std::int64_t shift_of(const IValue& value) {
   }
   return shift;
 }
-IValue size_of(const Arguments& args) {
-  return args.at(0).toTensor().size(args.at(1).toInt());
-}
-IValue stride_of(const Arguments& args) {
-  return args.at(0).toTensor().stride(args.at(1).toInt());
-}
+IValue size_of(const Arguments& args) { return args.at(0).toTensor().size(args.at(1).toInt()); }
+IValue stride_of(const Arguments& args) { return args.at(0).toTensor().stride(args.at(1).toInt()); }
 
 const std::unordered_map<std::string, SizeFunction>& table() {
   static const std::unordered_map<std::string, SizeFunction> kTable{
@@ -151,8 +143,7 @@ const std::unordered_map<std::string, SizeFunction>& table() {
       {"_operator.lt", [](const Arguments& args) { return compare(args, std::less<>()); }},
       {"_operator.le", [](const Arguments& args) { return compare(args, std::less_equal<>()); }},
       {"_operator.gt", [](const Arguments& args) { return compare(args, std::greater<>()); }},
-      {"_operator.ge",
-       [](const Arguments& args) { return compare(args, std::greater_equal<>()); }},
+      {"_operator.ge", [](const Arguments& args) { return compare(args, std::greater_equal<>()); }},
       {"math.trunc", trunc},
       {"torch.sym_int", trunc},
       {"torch.sym_float", [](const Arguments& args) { return IValue(as_double(args.at(0))); }},

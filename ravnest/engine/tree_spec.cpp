@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "ravnest/base/error.h"
+
 namespace ravnest::engine {
 
 namespace {
@@ -42,8 +44,8 @@ TreeSpec TreeSpec::node(const std::string& type, const std::string& context,
     specs.push_back(child.json_);
   }
   TreeSpec made;
-  made.json_ = "{\"type\": " + type + ", \"context\": " + context + ", \"children_spec\": [" +
-               join(specs) + "]}";
+  made.json_ = concat("{\"type\": ", type, ", \"context\": ", context, ", \"children_spec\": [",
+                      join(specs), "]}");
   return made;
 }
 
@@ -59,7 +61,7 @@ TreeSpec TreeSpec::list(const std::vector<TreeSpec>& children) {
 
 TreeSpec TreeSpec::dict(const std::vector<std::string>& keys,
                         const std::vector<TreeSpec>& children) {
-  return node("\"builtins.dict\"", quote_json("[" + join(keys) + "]"), children);
+  return node("\"builtins.dict\"", quote_json(concat("[", join(keys), "]")), children);
 }
 
 }  // namespace ravnest::engine

@@ -12,9 +12,17 @@ namespace ravnest::graph {
 namespace {
 
 constexpr std::array<std::string_view, 12> kMayCopy{
-    "aten.reshape.",      "aten.reshape_as.",   "aten.contiguous.",  "aten.flatten.",
-    "aten.to.",           "aten.type_as.",      "aten.ravel.",       "aten.dropout.",
-    "aten.alpha_dropout.", "aten.feature_dropout.", "aten.feature_alpha_dropout.",
+    "aten.reshape.",
+    "aten.reshape_as.",
+    "aten.contiguous.",
+    "aten.flatten.",
+    "aten.to.",
+    "aten.type_as.",
+    "aten.ravel.",
+    "aten.dropout.",
+    "aten.alpha_dropout.",
+    "aten.feature_dropout.",
+    "aten.feature_alpha_dropout.",
     "aten.meshgrid.",
 };
 

@@ -16,13 +16,20 @@ struct DTypeRow {
 };
 
 constexpr std::array kDTypes{
-    DTypeRow{DType::kUnknown, "unknown", "unknown", 0, false}, DTypeRow{DType::kUInt8, "u8", "uint8", 1, false},
-    DTypeRow{DType::kInt8, "i8", "int8", 1, false},         DTypeRow{DType::kInt16, "i16", "int16", 2, false},
-    DTypeRow{DType::kInt32, "i32", "int32", 4, false},       DTypeRow{DType::kInt64, "i64", "int64", 8, false},
-    DTypeRow{DType::kFloat16, "f16", "float16", 2, true},      DTypeRow{DType::kFloat32, "f32", "float32", 4, true},
-    DTypeRow{DType::kFloat64, "f64", "float64", 8, true},      DTypeRow{DType::kComplex32, "c32", "complex32", 4, true},
-    DTypeRow{DType::kComplex64, "c64", "complex64", 8, true},    DTypeRow{DType::kComplex128, "c128", "complex128", 16, true},
-    DTypeRow{DType::kBool, "bool", "bool", 1, false},       DTypeRow{DType::kBFloat16, "bf16", "bfloat16", 2, true},
+    DTypeRow{DType::kUnknown, "unknown", "unknown", 0, false},
+    DTypeRow{DType::kUInt8, "u8", "uint8", 1, false},
+    DTypeRow{DType::kInt8, "i8", "int8", 1, false},
+    DTypeRow{DType::kInt16, "i16", "int16", 2, false},
+    DTypeRow{DType::kInt32, "i32", "int32", 4, false},
+    DTypeRow{DType::kInt64, "i64", "int64", 8, false},
+    DTypeRow{DType::kFloat16, "f16", "float16", 2, true},
+    DTypeRow{DType::kFloat32, "f32", "float32", 4, true},
+    DTypeRow{DType::kFloat64, "f64", "float64", 8, true},
+    DTypeRow{DType::kComplex32, "c32", "complex32", 4, true},
+    DTypeRow{DType::kComplex64, "c64", "complex64", 8, true},
+    DTypeRow{DType::kComplex128, "c128", "complex128", 16, true},
+    DTypeRow{DType::kBool, "bool", "bool", 1, false},
+    DTypeRow{DType::kBFloat16, "bf16", "bfloat16", 2, true},
     DTypeRow{DType::kUInt16, "u16", "uint16", 2, false},
 };
 
@@ -38,19 +45,13 @@ constexpr std::array kMemoryFormats{
     MemoryFormatRow{MemoryFormat::kPreserve, "preserve"},
 };
 
-const DTypeRow& row(DType dtype) {
-  return *std::ranges::find(kDTypes, dtype, &DTypeRow::dtype);
-}
+const DTypeRow& row(DType dtype) { return *std::ranges::find(kDTypes, dtype, &DTypeRow::dtype); }
 
 }  // namespace
 
-std::string_view name_of(DType dtype) {
-  return row(dtype).name;
-}
+std::string_view name_of(DType dtype) { return row(dtype).name; }
 
-std::string_view long_name_of(DType dtype) {
-  return row(dtype).long_name;
-}
+std::string_view long_name_of(DType dtype) { return row(dtype).long_name; }
 
 std::optional<DType> find_dtype(std::string_view name) {
   const auto* found = std::ranges::find(kDTypes, name, &DTypeRow::name);
@@ -64,13 +65,9 @@ std::optional<DType> find_dtype(std::int64_t pt2_code) {
   return found == kDTypes.end() ? std::nullopt : std::optional(found->dtype);
 }
 
-std::size_t element_size(DType dtype) {
-  return row(dtype).size;
-}
+std::size_t element_size(DType dtype) { return row(dtype).size; }
 
-bool is_floating(DType dtype) {
-  return row(dtype).floating;
-}
+bool is_floating(DType dtype) { return row(dtype).floating; }
 
 std::string_view name_of(MemoryFormat format) {
   return std::ranges::find(kMemoryFormats, format, &MemoryFormatRow::format)->name;

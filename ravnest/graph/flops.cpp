@@ -182,8 +182,8 @@ bool is_recurrent(std::string_view name) {
 }
 
 std::int64_t pool_flops(const OpView& op) {
-  return saturating_multiply(op.result_shape().numel,
-                             saturating_product(op.integers("kernel_size")));
+  const std::int64_t window = saturating_product(op.integers("kernel_size"));
+  return saturating_multiply(op.result_shape().numel, std::max<std::int64_t>(window, 0));
 }
 
 // What is neither moved nor multiplied: a few operations for every element.

@@ -124,9 +124,9 @@ class Comparison {
         pair_[left.value] = right.value;
       }
     }
-    return same_ops() && std::ranges::equal(a_.outputs, b_.outputs, [this](const auto& l, const auto& r) {
-             return same_argument(l, r);
-           });
+    return same_ops() &&
+           std::ranges::equal(a_.outputs, b_.outputs,
+                              [this](const auto& l, const auto& r) { return same_argument(l, r); });
   }
 
  private:
@@ -183,9 +183,10 @@ class Comparison {
         from_right.push_back(&argument);
       }
     }
-    const bool same = std::ranges::equal(from_left, from_right, [this](const auto* l, const auto* r) {
-      return l->name == r->name && same_argument(l->value, r->value);
-    });
+    const bool same =
+        std::ranges::equal(from_left, from_right, [this](const auto* l, const auto* r) {
+          return l->name == r->name && same_argument(l->value, r->value);
+        });
     return same && pair_results(left, right);
   }
 
@@ -219,10 +220,9 @@ class Comparison {
     const List* right_list = right.find_list();
     if (left_list != nullptr && right_list != nullptr) {
       return left_list->kind == right_list->kind &&
-             std::ranges::equal(left_list->items, right_list->items,
-                                [this](const Argument& x, const Argument& y) {
-                                  return same_argument(x, y);
-                                });
+             std::ranges::equal(
+                 left_list->items, right_list->items,
+                 [this](const Argument& x, const Argument& y) { return same_argument(x, y); });
     }
     return left == right;
   }
@@ -247,9 +247,7 @@ Graph eval_form(const Graph& graph) {
   return form;
 }
 
-bool computes_same(const Graph& a, const Graph& b) {
-  return Comparison(a, b).same();
-}
+bool computes_same(const Graph& a, const Graph& b) { return Comparison(a, b).same(); }
 
 Graph graph_for_eval(const Program& program) {
   return program.eval_graph ? *program.eval_graph : eval_form(program.graph);

@@ -8,11 +8,11 @@ namespace ravnest::graph {
 
 // What the Program layer knows of an operator without libtorch.
 struct OperatorTraits {
-  bool is_size = false;         // computes sizes (ints, floats, bools), not tensors
-  bool aliases = false;         // its results may share memory with its tensor arguments
-  bool mutates = false;         // changes its first argument in place and returns it
-  bool mutates_other = false;   // changes running statistics or noise given to it
-  bool random = false;          // may draw from the random generator
+  bool is_size = false;        // computes sizes (ints, floats, bools), not tensors
+  bool aliases = false;        // its results may share memory with its tensor arguments
+  bool mutates = false;        // changes its first argument in place and returns it
+  bool mutates_other = false;  // changes running statistics or noise given to it
+  bool random = false;         // may draw from the random generator
 };
 
 // The traits of an operator a Program may name, such as "aten.relu_.default" or

@@ -100,8 +100,7 @@ std::optional<std::int64_t> nbytes(const TensorType& type, const SymbolValues& s
   std::int64_t bytes = 0;
   const auto count = numel(type, symbols);
   if (!type.is_known() || !count ||
-      __builtin_mul_overflow(*count, static_cast<std::int64_t>(element_size(type.dtype)),
-                             &bytes)) {
+      __builtin_mul_overflow(*count, static_cast<std::int64_t>(element_size(type.dtype)), &bytes)) {
     return std::nullopt;
   }
   return bytes;

@@ -83,19 +83,16 @@ Argument read_list(std::string_view tag, const Json& items, const Names& names) 
     return {collect(ListKind::kBools, items, symbolic)};
   }
   if (tag == "as_int_lists") {
-    return {list_of(ListKind::kLists, items, [](const Json& inner) {
-      return list_of(ListKind::kInts, inner, integer);
-    })};
+    return {list_of(ListKind::kLists, items,
+                    [](const Json& inner) { return list_of(ListKind::kInts, inner, integer); })};
   }
   if (tag == "as_float_lists") {
-    return {list_of(ListKind::kLists, items, [](const Json& inner) {
-      return list_of(ListKind::kFloats, inner, floating);
-    })};
+    return {list_of(ListKind::kLists, items,
+                    [](const Json& inner) { return list_of(ListKind::kFloats, inner, floating); })};
   }
   if (tag == "as_nested_tensors") {
-    return {list_of(ListKind::kLists, items, [&](const Json& inner) {
-      return collect(ListKind::kTensors, inner, tensor);
-    })};
+    return {list_of(ListKind::kLists, items,
+                    [&](const Json& inner) { return collect(ListKind::kTensors, inner, tensor); })};
   }
   throw_invalid("arguments of kind '", tag, "' are not supported");
 }
@@ -134,8 +131,8 @@ Argument read_argument(const Json& argument, const Names& names) {
     return {read_device(content)};
   }
   if (tag == "as_complex") {
-    return {std::complex<double>(floating(member(content, "real")),
-                                 floating(member(content, "imag")))};
+    return {
+        std::complex<double>(floating(member(content, "real")), floating(member(content, "imag")))};
   }
   if (tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool" ||
       tag == "as_optional_tensor") {

@@ -301,8 +301,7 @@ class GraphReader {
                            const std::vector<const Json*>& arguments, bool cut_gradients) {
     const Json& inputs = array_of(inner.graph, "inputs");
     if (inputs.size() != arguments.size()) {
-      throw_invalid("expected ", inputs.size(), " arguments for its graph, got ",
-                    arguments.size());
+      throw_invalid("expected ", inputs.size(), " arguments for its graph, got ", arguments.size());
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto [tag, content] = variant_of(inputs[i]);
@@ -340,9 +339,9 @@ class GraphReader {
           names.push_back(string_of(item, "name"));
         }
       } else {
-        names.push_back(tag == "as_none" ? std::string()
-                                         : string_of(content, tag == "as_tensor" ? "name"
-                                                                                  : "as_name"));
+        names.push_back(tag == "as_none"
+                            ? std::string()
+                            : string_of(content, tag == "as_tensor" ? "name" : "as_name"));
       }
     }
     const Json& results = array_of(inner.graph, "outputs");

@@ -64,14 +64,12 @@ const Json& object_of(const Json& object, const char* key) {
   return value;
 }
 
-std::string string_of(const Json& object, const char* key) {
-  return text(member(object, key));
-}
+std::string string_of(const Json& object, const char* key) { return text(member(object, key)); }
 
 std::int64_t integer(const Json& value) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() &&
-                                     value.get<std::uint64_t>() >
-                                         std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() &&
+       value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
     throw_invalid("expected a 64-bit integer, got ", value.type_name());
   }
   return value.get<std::int64_t>();
@@ -116,9 +114,7 @@ std::pair<std::string_view, const Json&> variant_of(const Json& value) {
   return {value.begin().key(), *value.begin()};
 }
 
-Json parse(const Bytes& bytes, const std::string& label) {
-  return parse_as<Json>(bytes, label);
-}
+Json parse(const Bytes& bytes, const std::string& label) { return parse_as<Json>(bytes, label); }
 
 OrderedJson parse_ordered(const Bytes& bytes, const std::string& label) {
   return parse_as<OrderedJson>(bytes, label);

@@ -27,9 +27,7 @@ struct PayloadFolder {
 constexpr PayloadFolder kWeights{"data/weights/", "_weights_config.json", "weight_"};
 constexpr PayloadFolder kConstants{"data/constants/", "_constants_config.json", "tensor_"};
 
-std::string model_path(const std::string& model) {
-  return "models/" + model + ".json";
-}
+std::string model_path(const std::string& model) { return "models/" + model + ".json"; }
 
 std::string read_text(const ZipReader& archive, const std::string& name) {
   const Bytes bytes = archive.read(name);
@@ -48,7 +46,8 @@ void check_format(const ZipReader& archive) {
 }
 
 void check_schema(const Json& exported) {
-  const std::int64_t major = pt2::integer(pt2::member(pt2::member(exported, "schema_version"), "major"));
+  const std::int64_t major =
+      pt2::integer(pt2::member(pt2::member(exported, "schema_version"), "major"));
   if (major != kSchemaMajor) {
     throw_invalid("expected schema version ", kSchemaMajor, ", got ", major,
                   "; export the model with torch 2.13, which this build reads");
@@ -67,8 +66,9 @@ void check_extent(const TensorType& type, std::size_t storage_bytes) {
            stride.constant() >= 0;
     std::int64_t reach = 0;
     empty = empty || (fits && size.constant() == 0);
-    fits = fits && !__builtin_mul_overflow(std::max<std::int64_t>(size.constant(), 1) - 1,
-                                           stride.constant(), &reach) &&
+    fits = fits &&
+           !__builtin_mul_overflow(std::max<std::int64_t>(size.constant(), 1) - 1,
+                                   stride.constant(), &reach) &&
            !__builtin_add_overflow(last, reach, &last);
   }
   std::int64_t bytes = 0;
@@ -82,20 +82,19 @@ void check_extent(const TensorType& type, std::size_t storage_bytes) {
 
 bool is_payload_name(const std::string& path, std::string_view prefix) {
   return path.starts_with(prefix) && path.size() > prefix.size() && path.size() < 64 &&
-         std::ranges::all_of(path.substr(prefix.size()),
-                             [](char c) { return c >= '0' && c <= '9'; });
+         std::ranges::all_of(
+             path.substr(prefix.size()), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // Reads the weights of one folder in the order of the state dict.
 class WeightReader {
  public:
-  WeightReader(const ZipReader& archive, Program& program)
-      : archive_(archive), program_(program) {}
+  WeightReader(const ZipReader& archive, Program& program) : archive_(archive), program_(program) {}
 
   void read(const PayloadFolder& folder, const std::string& model) {
     const std::string config = folder.folder + model + folder.config;
-    const auto parsed = pt2::parse_ordered(archive_.read(config),
-                                           concat("'", archive_.label(), "', ", config));
+    const auto parsed =
+        pt2::parse_ordered(archive_.read(config), concat("'", archive_.label(), "', ", config));
     const auto entries = parsed.is_object() ? parsed.find("config") : parsed.end();
     if (entries == parsed.end() || !entries->is_object()) {
       throw_invalid("'", config, "' is not a list of weights");

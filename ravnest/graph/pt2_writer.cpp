@@ -28,9 +28,7 @@ Json tuple_spec(std::size_t leaves) {
   return {{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", std::move(children)}};
 }
 
-std::string with_version(Json spec) {
-  return Json::array({1, std::move(spec)}).dump();
-}
+std::string with_version(Json spec) { return Json::array({1, std::move(spec)}).dump(); }
 
 std::string dumped(const Json& json) {
   try {
@@ -54,9 +52,7 @@ Json write_device(const Device& device) {
   return {{"type", device.type}, {"index", device.index < 0 ? Json(nullptr) : Json(device.index)}};
 }
 
-Json name_of_tensor(const std::string& name) {
-  return {{"name", name}};
-}
+Json name_of_tensor(const std::string& name) { return {{"name", name}}; }
 
 // Writes one graph as torch.export's JSON.
 class GraphWriter {
@@ -199,12 +195,10 @@ class GraphWriter {
   Json write_content(double value) const { return {{"as_float", write_float(value)}}; }
   Json write_content(const std::string& value) const { return {{"as_string", value}}; }
   Json write_content(const std::complex<double>& value) const {
-    return {{"as_complex",
-             {{"real", write_float(value.real())}, {"imag", write_float(value.imag())}}}};
+    return {
+        {"as_complex", {{"real", write_float(value.real())}, {"imag", write_float(value.imag())}}}};
   }
-  Json write_content(DType dtype) const {
-    return {{"as_scalar_type", static_cast<int>(dtype)}};
-  }
+  Json write_content(DType dtype) const { return {{"as_scalar_type", static_cast<int>(dtype)}}; }
   Json write_content(MemoryFormat format) const {
     return {{"as_memory_format", static_cast<int>(format)}};
   }
@@ -333,8 +327,8 @@ class GraphWriter {
 
   Json write_input_spec(const Input& input, const std::set<std::string>& transient) const {
     if (input.kind == InputKind::kLiteral) {
-      return {{"constant_input",
-               {{"name", input.target}, {"value", write_argument(input.literal)}}}};
+      return {
+          {"constant_input", {{"name", input.target}, {"value", write_argument(input.literal)}}}};
     }
     if (input.kind == InputKind::kUser) {
       return {{"user_input", {{"arg", write_use(input.value)}}}};
@@ -392,8 +386,7 @@ class WeightWriter {
   }
 
   void write_config(const std::string& model) {
-    archive_.add("data/weights/" + model + "_weights_config.json",
-                 dumped({{"config", weights_}}));
+    archive_.add("data/weights/" + model + "_weights_config.json", dumped({{"config", weights_}}));
     archive_.add("data/constants/" + model + "_constants_config.json",
                  dumped({{"config", constants_}}));
   }
@@ -433,9 +426,7 @@ std::string flat_in_spec(std::size_t inputs) {
                        {"children_spec", Json::array({tuple_spec(inputs), std::move(kwargs)})}});
 }
 
-std::string flat_out_spec(std::size_t outputs) {
-  return with_version(tuple_spec(outputs));
-}
+std::string flat_out_spec(std::size_t outputs) { return with_version(tuple_spec(outputs)); }
 
 void write_pt2(const Program& program, const std::filesystem::path& path) {
   ZipWriter archive(path, "model");

@@ -63,8 +63,7 @@ std::optional<std::vector<StageIndex>> stages_in_order(const Graph& graph, const
 }
 
 // As above, out of order: every op as early as what it uses allows.
-std::vector<StageIndex> stages_from_weights(const Graph& graph,
-                                            const Homes& homes) {
+std::vector<StageIndex> stages_from_weights(const Graph& graph, const Homes& homes) {
   const Aliasing aliasing(graph);
   std::vector<StageIndex> of_value(graph.values.size(), 0);
   std::vector<const Input*> weights(graph.values.size(), nullptr);

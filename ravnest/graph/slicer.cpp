@@ -48,7 +48,9 @@ class Slicer {
   }
 
  private:
-  bool is_weight(ValueId id) const { return input_of_[id] != nullptr && input_of_[id]->is_weight(); }
+  bool is_weight(ValueId id) const {
+    return input_of_[id] != nullptr && input_of_[id]->is_weight();
+  }
   bool is_user_input(ValueId id) const { return input_of_[id] != nullptr && !is_weight(id); }
 
   void find_changes() {
@@ -112,9 +114,7 @@ class Slicer {
         crossing_[aliasing_.root[value]].insert(value);
       }
     });
-    for_each_use([this](ValueId id, StageIndex stage) {
-      require(aliasing_.same[id], stage);
-    });
+    for_each_use([this](ValueId id, StageIndex stage) { require(aliasing_.same[id], stage); });
   }
 
   // Notes what a stage must be sent so that it can use a value.
@@ -360,7 +360,7 @@ class Slicer {
     auto& outputs = build.part.graph.outputs;
     if (build.stage + 1 < stages_) {
       for (const ValueId carrier : routed_[build.stage + 1]) {
-        outputs.push_back({Ref{local(build, carrier)}});
+        outputs.emplace_back().value = Ref{local(build, carrier)};
       }
       return;
     }
@@ -394,12 +394,12 @@ class Slicer {
   const Aliasing aliasing_;
   const std::vector<StageIndex> stage_of_op_;
   const std::size_t stages_;
-  std::vector<const Input*> input_of_;                     // by value
-  std::map<ValueId, std::set<StageIndex>> changed_in_;     // by root
-  std::map<ValueId, std::set<ValueId>> crossing_;          // by root: values that cross a cut
-  std::vector<StageIndex> last_use_;                       // by value
-  std::vector<std::set<ValueId>> required_;                // by stage: carriers it must be sent
-  std::vector<std::vector<ValueId>> routed_;               // by stage: carriers it is sent
+  std::vector<const Input*> input_of_;                  // by value
+  std::map<ValueId, std::set<StageIndex>> changed_in_;  // by root
+  std::map<ValueId, std::set<ValueId>> crossing_;       // by root: values that cross a cut
+  std::vector<StageIndex> last_use_;                    // by value
+  std::vector<std::set<ValueId>> required_;             // by stage: carriers it must be sent
+  std::vector<std::vector<ValueId>> routed_;            // by stage: carriers it is sent
 };
 
 }  // namespace

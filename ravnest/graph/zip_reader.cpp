@@ -51,9 +51,7 @@ ZipReader::ZipReader(Bytes archive, std::string label)
   check_overlaps();
 }
 
-bool ZipReader::contains(std::string_view name) const {
-  return entries_.contains(name);
-}
+bool ZipReader::contains(std::string_view name) const { return entries_.contains(name); }
 
 std::vector<std::string> ZipReader::names() const {
   std::vector<std::string> found;
@@ -180,9 +178,8 @@ std::size_t ZipReader::read_entry(std::size_t at, const Directory& directory) {
   if (packed != size) {
     fail(concat("entry '", name, "' has two different sizes"));
   }
-  add_entry(std::move(name),
-            {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)}, local_header,
-            directory.offset);
+  add_entry(std::move(name), {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)},
+            local_header, directory.offset);
   return next;
 }
 

@@ -21,21 +21,13 @@ void append(std::string& record, std::uint64_t value) {
   record.append(reinterpret_cast<const char*>(&narrow), sizeof(T));
 }
 
-void append16(std::string& record, std::uint64_t value) {
-  append<std::uint16_t>(record, value);
-}
+void append16(std::string& record, std::uint64_t value) { append<std::uint16_t>(record, value); }
 
-void append32(std::string& record, std::uint64_t value) {
-  append<std::uint32_t>(record, value);
-}
+void append32(std::string& record, std::uint64_t value) { append<std::uint32_t>(record, value); }
 
-void append64(std::string& record, std::uint64_t value) {
-  append<std::uint64_t>(record, value);
-}
+void append64(std::string& record, std::uint64_t value) { append<std::uint64_t>(record, value); }
 
-std::uint64_t capped(std::uint64_t value) {
-  return value < kMax32 ? value : kMax32;
-}
+std::uint64_t capped(std::uint64_t value) { return value < kMax32 ? value : kMax32; }
 
 // Version needed, flags, method (stored), time, checksum, sizes: the part that
 // local and directory headers share.
@@ -87,7 +79,8 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes) {
   position_ += bytes.size();
 
   std::string wide;
-  for (const std::uint64_t value : {std::uint64_t{bytes.size()}, std::uint64_t{bytes.size()}, header}) {
+  for (const std::uint64_t value :
+       {std::uint64_t{bytes.size()}, std::uint64_t{bytes.size()}, header}) {
     if (value >= kMax32) {
       append64(wide, value);
     }

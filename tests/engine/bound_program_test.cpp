@@ -34,9 +34,10 @@ graph
 BoundProgram bind() {
   graph::Program program = graph::parse_text(kTied);
   at::manual_seed(1);
-  return BoundProgram(std::move(program), {{"first.weight", at::randn({3, 3}).set_requires_grad(true)},
-                                           {"mean", at::zeros({3})},
-                                           {"var", at::ones({3})}});
+  return BoundProgram(std::move(program),
+                      {{"first.weight", at::randn({3, 3}).set_requires_grad(true)},
+                       {"mean", at::zeros({3})},
+                       {"var", at::ones({3})}});
 }
 
 at::Tensor run(const BoundProgram& bound, const at::Tensor& x, Mode mode) {

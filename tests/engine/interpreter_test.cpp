@@ -10,9 +10,7 @@
 namespace ravnest::engine {
 namespace {
 
-graph::Graph parse(const std::string& body) {
-  return graph::parse_text("graph\n" + body).graph;
-}
+graph::Graph parse(const std::string& body) { return graph::parse_text("graph\n" + body).graph; }
 
 template <typename Run>
 std::string message_of(Run&& run) {
@@ -139,7 +137,8 @@ TEST(Interpreter, NamesTheInputThatDoesNotFit) {
 
 TEST(Interpreter, NamesTheOpThatCannotBeCompiled) {
   const auto compile = [](const std::string& op) {
-    return message_of([&] { Interpreter(parse("  input %x : f32[2]\n  " + op + "\n  return %y\n")); });
+    return message_of(
+        [&] { Interpreter(parse("  input %x : f32[2]\n  " + op + "\n  return %y\n")); });
   };
   EXPECT_EQ(compile("%y : ? = aten.from_file.default(filename=\"/etc/passwd\")"),
             "[engine] aten.from_file.default: this operator is not on the list a Program may use.");

@@ -38,14 +38,13 @@ void read(const Bytes& archive) {
 }
 
 void read_as(std::string_view model, std::string_view weights) {
-  read(bytes_of(handmade_zip({{.name = "m/archive_format", .content = "pt2"},
-                              {.name = "m/models/model.json", .content = std::string(model)},
-                              {.name = "m/data/weights/model_weights_config.json",
-                               .content = std::string(weights)},
-                              {.name = "m/data/constants/model_constants_config.json",
-                               .content = std::string(kNoWeights)},
-                              {.name = "m/data/weights/weight_0", .content = std::string(16, 'x')},
-                              {.name = "m/data/weights/weight_1", .content = std::string(8, 'x')}})));
+  read(bytes_of(handmade_zip(
+      {{.name = "m/archive_format", .content = "pt2"},
+       {.name = "m/models/model.json", .content = std::string(model)},
+       {.name = "m/data/weights/model_weights_config.json", .content = std::string(weights)},
+       {.name = "m/data/constants/model_constants_config.json", .content = std::string(kNoWeights)},
+       {.name = "m/data/weights/weight_0", .content = std::string(16, 'x')},
+       {.name = "m/data/weights/weight_1", .content = std::string(8, 'x')}})));
 }
 
 void read_every_entry(const Bytes& archive) {

@@ -97,7 +97,8 @@ TEST(Aliasing, FindsTheFirstTensorBehindSizesAndInLists) {
     input %y : ?
     %a : ? = aten.cat.default(tensors=[%y, %x], dim=%n)
     %b : ? = aten.full.default(size=[%n], fill_value=1)
-    return)").graph;
+    return)")
+                          .graph;
   EXPECT_EQ(first_tensor(graph, graph.ops[0]), graph.find_value("y"));
   EXPECT_EQ(first_tensor(graph, graph.ops[1]), std::nullopt);
 }

@@ -17,25 +17,25 @@ namespace ravnest::graph {
 // One entry of a zip archive made by hand, with room for lies: what is set here
 // is written instead of the truth.
 struct HandmadeEntry {
-  std::string name;
-  std::string content;
-  std::optional<std::string> local_name;
-  std::optional<std::uint32_t> crc;
-  std::optional<std::uint32_t> size;
-  std::optional<std::uint32_t> packed_size;
-  std::optional<std::uint32_t> offset;
+  std::string name = {};
+  std::string content = {};
+  std::optional<std::string> local_name = {};
+  std::optional<std::uint32_t> crc = {};
+  std::optional<std::uint32_t> size = {};
+  std::optional<std::uint32_t> packed_size = {};
+  std::optional<std::uint32_t> offset = {};
   std::uint16_t flags = 0;
   std::uint16_t method = 0;
-  std::string directory_extra;
+  std::string directory_extra = {};
 };
 
 // The same for the record at the end.
 struct HandmadeEnd {
-  std::optional<std::uint16_t> count;
-  std::optional<std::uint32_t> size;
-  std::optional<std::uint32_t> offset;
-  std::string before;  // between directory and record: zip64 records
-  std::string after;
+  std::optional<std::uint16_t> count = {};
+  std::optional<std::uint32_t> size = {};
+  std::optional<std::uint32_t> offset = {};
+  std::string before = {};  // between directory and record: zip64 records
+  std::string after = {};
 };
 
 inline std::uint32_t crc32_of(std::string_view content) {

@@ -59,17 +59,19 @@ TEST(Lint, RefusesUsesBeforeDefinitions) {
                  "op 1 (aten.split.Tensor): value 'y' is used before it is defined");
   expect_refused([](Program& program) { program.graph.ops.pop_back(); },
                  "outputs: value 'z' is used before it is defined");
-  expect_refused([](Program& program) { program.graph.inputs.pop_back();
-                                        program.graph.inputs.pop_back(); },
-                 "value 'x' is used before it is defined");
+  expect_refused(
+      [](Program& program) {
+        program.graph.inputs.pop_back();
+        program.graph.inputs.pop_back();
+      },
+      "value 'x' is used before it is defined");
 }
 
 TEST(Lint, RefusesIdsThatAreNoValues) {
   expect_refused([](Program& program) { program.graph.outputs.push_back({Ref{1000}}); },
                  "without a name is used");
-  expect_refused(
-      [](Program& program) { program.graph.ops[0].results[0].values[0] = UINT32_MAX; },
-      "without a name is defined");
+  expect_refused([](Program& program) { program.graph.ops[0].results[0].values[0] = UINT32_MAX; },
+                 "without a name is defined");
   expect_refused([](Program& program) { program.graph.inputs[0].value = 1000; },
                  "without a name is defined");
 }
@@ -82,7 +84,8 @@ TEST(Lint, RefusesValuesDefinedTwice) {
 }
 
 TEST(Lint, RefusesNamesThatAreTakenOrEmpty) {
-  expect_refused([](Program& program) { program.graph.values[1].name = "w"; }, "'w' is named twice");
+  expect_refused([](Program& program) { program.graph.values[1].name = "w"; },
+                 "'w' is named twice");
   expect_refused([](Program& program) { program.graph.values[1].name = ""; }, "''");
   expect_refused([](Program& program) { program.weights[1].name = "w"; }, "'w' is there twice");
 }
@@ -122,15 +125,18 @@ TEST(Lint, RefusesTensorsNobodyCanHold) {
   expect_refused("graph\n input %x : f32[-1]\n return", "negative size -1");
   expect_refused("graph\n %x : ? = aten.zeros.default(size=[1000000, 1000000])\n return",
                  "more than 512 GiB");
-  expect_refused("graph\n %x : ? = aten.empty.memory_format(size=[4611686018427387904, 8])\n return",
-                 "more than 512 GiB");
+  expect_refused(
+      "graph\n %x : ? = aten.empty.memory_format(size=[4611686018427387904, 8])\n return",
+      "more than 512 GiB");
 }
 
 TEST(Lint, LooksAtTheEvalGraphToo) {
-  expect_refused([](Program& program) {
-    program.eval_graph = program.graph;
-    program.eval_graph->ops[1].target = "nothing.at.all";
-  }, "'label (eval)', op 1");
+  expect_refused(
+      [](Program& program) {
+        program.eval_graph = program.graph;
+        program.eval_graph->ops[1].target = "nothing.at.all";
+      },
+      "'label (eval)', op 1");
 }
 
 }  // namespace

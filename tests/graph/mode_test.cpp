@@ -16,7 +16,8 @@ Graph graph_of(const std::string& statements) {
 // The first op of these statements in evaluation, as text.
 std::string eval_of(const std::string& op) {
   const std::string inputs = "  input %x : ?\n  input %m : ?\n";
-  const std::string text = to_text(eval_form(graph_of(inputs + "  %y : ? = " + op + "\n  return %y")));
+  const std::string text =
+      to_text(eval_form(graph_of(inputs + "  %y : ? = " + op + "\n  return %y")));
   const std::size_t begin = text.find("%y : ? = ") + 9;
   return text.substr(begin, text.find('\n', begin) - begin);
 }
@@ -50,20 +51,29 @@ INSTANTIATE_TEST_SUITE_P(
                  "aten.feature_alpha_dropout.default(input=%x, p=0.5, train=false)"},
         ModeCase{"dropout_that_was_off", "aten.dropout.default(input=%x, p=0.5, train=false)",
                  "aten.dropout.default(input=%x, p=0.5, train=false)"},
-        ModeCase{"batch_norm", "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=true)",
-                 "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)"},
-        ModeCase{"frozen_batch_norm",
-                 "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)",
-                 "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)"},
-        ModeCase{"batch_norm_without_statistics",
-                 "aten.batch_norm.default(input=%x, running_mean=none, running_var=none, training=true)",
-                 "aten.batch_norm.default(input=%x, running_mean=none, running_var=none, training=true)"},
+        ModeCase{
+            "batch_norm",
+            "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=true)",
+            "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)"},
+        ModeCase{
+            "frozen_batch_norm",
+            "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)",
+            "aten.batch_norm.default(input=%x, running_mean=%m, running_var=%m, training=false)"},
+        ModeCase{
+            "batch_norm_without_statistics",
+            "aten.batch_norm.default(input=%x, running_mean=none, running_var=none, training=true)",
+            "aten.batch_norm.default(input=%x, running_mean=none, running_var=none, "
+            "training=true)"},
         ModeCase{"instance_norm",
-                 "aten.instance_norm.default(input=%x, running_mean=%m, running_var=%m, use_input_stats=true)",
-                 "aten.instance_norm.default(input=%x, running_mean=%m, running_var=%m, use_input_stats=false)"},
+                 "aten.instance_norm.default(input=%x, running_mean=%m, running_var=%m, "
+                 "use_input_stats=true)",
+                 "aten.instance_norm.default(input=%x, running_mean=%m, running_var=%m, "
+                 "use_input_stats=false)"},
         ModeCase{"instance_norm_without_statistics",
-                 "aten.instance_norm.default(input=%x, running_mean=none, running_var=none, use_input_stats=true)",
-                 "aten.instance_norm.default(input=%x, running_mean=none, running_var=none, use_input_stats=true)"},
+                 "aten.instance_norm.default(input=%x, running_mean=none, running_var=none, "
+                 "use_input_stats=true)",
+                 "aten.instance_norm.default(input=%x, running_mean=none, running_var=none, "
+                 "use_input_stats=true)"},
         ModeCase{"rrelu", "aten.rrelu.default(self=%x, lower=0.1, upper=0.3, training=true)",
                  "aten.rrelu.default(self=%x, lower=0.1, upper=0.3, training=false)"},
         ModeCase{"gru", "aten.gru.input(input=%x, hx=%m, dropout=0.2, train=true)",
@@ -71,8 +81,10 @@ INSTANTIATE_TEST_SUITE_P(
         ModeCase{"rnn", "aten.rnn_tanh.input(input=%x, hx=%m, dropout=0.2, train=true)",
                  "aten.rnn_tanh.input(input=%x, hx=%m, dropout=0.2, train=false)"},
         ModeCase{"attention",
-                 "aten.scaled_dot_product_attention.default(query=%x, key=%x, value=%x, attn_mask=none, dropout_p=0.1)",
-                 "aten.scaled_dot_product_attention.default(query=%x, key=%x, value=%x, attn_mask=none, dropout_p=0.0)"},
+                 "aten.scaled_dot_product_attention.default(query=%x, key=%x, value=%x, "
+                 "attn_mask=none, dropout_p=0.1)",
+                 "aten.scaled_dot_product_attention.default(query=%x, key=%x, value=%x, "
+                 "attn_mask=none, dropout_p=0.0)"},
         ModeCase{"what_has_no_mode", "aten.relu.default(self=%x)", "aten.relu.default(self=%x)"}),
     [](const auto& spec) { return std::string(spec.param.name); });
 
@@ -168,8 +180,8 @@ TEST(ComputesSame, SeesEveryDifference) {
         with("other=%w", "other=2"), with("[%b]", "%b"), with("return %a", "return %b"),
         with("\"w\"", "\"v\""), with("parameter", "buffer"), with(", [%b]", ""),
         with("other=%z", "other=%z, alpha:=2"), with("[%b]", "[%b, %b]"),
-        with("input %z : ?\n", "input %z : ?\ninput %more : ?\n"),
-        base + "\nin_spec \"x\"", base + "\nout_spec \"x\"",
+        with("input %z : ?\n", "input %z : ?\ninput %more : ?\n"), base + "\nin_spec \"x\"",
+        base + "\nout_spec \"x\"",
         with("return", "%c : ? = aten.relu_.default(self=%a)\nreturn")}) {
     EXPECT_FALSE(same(base, other)) << other;
     EXPECT_FALSE(same(other, base)) << other;
@@ -179,7 +191,8 @@ TEST(ComputesSame, SeesEveryDifference) {
 Program with_eval(const std::string& eval) {
   return parse_text(
       "graph\n  input %x : ?\n  %d : ? = aten.dropout.default(input=%x, p=0.5, train=true)\n"
-      "  %y : ? = aten.relu.default(self=%d)\n  return %y\ngraph eval\n" + eval);
+      "  %y : ? = aten.relu.default(self=%d)\n  return %y\ngraph eval\n" +
+      eval);
 }
 
 TEST(Mode, DropsAnEvalGraphThatSaysNothingNew) {

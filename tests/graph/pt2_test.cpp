@@ -252,9 +252,8 @@ TEST(Pt2, RefusesAnArchiveOfSomethingElse) {
 }
 
 TEST(Pt2, RefusesAMissingPart) {
-  for (const char* name :
-       {kModel, kWeightsConfig, "data/constants/model_constants_config.json",
-        "data/weights/weight_0"}) {
+  for (const char* name : {kModel, kWeightsConfig, "data/constants/model_constants_config.json",
+                           "data/weights/weight_0"}) {
     expect_refused(replaced(small(), name, std::nullopt), name);
   }
 }
@@ -317,8 +316,9 @@ TEST(Pt2, RefusesMissingKeys) {
 // refusal or a Program, never anything else.
 void replace_everywhere(const char* entry, const Json& substitute) {
   const Json original = Json::parse(text_of(ZipReader(small(), "small").read(entry)));
+  const Json flat = original.flatten();
   int refused = 0;
-  for (const auto& [pointer, value] : original.flatten().items()) {
+  for (const auto& [pointer, value] : flat.items()) {
     for (Json::json_pointer at{pointer}; !at.empty(); at = at.parent_pointer()) {
       Json changed = original;
       changed[at] = substitute;
@@ -348,10 +348,9 @@ TEST(Pt2, RefusesUsesOfWhatIsNotDefinedBefore) {
 }
 
 TEST(Pt2, RefusesWhatIsDefinedTwice) {
-  expect_refused(with_model([](Json& model) {
-                   relu_of(model)["outputs"][0]["as_tensor"]["name"] = "x";
-                 }),
-                 "'x' is defined twice");
+  expect_refused(
+      with_model([](Json& model) { relu_of(model)["outputs"][0]["as_tensor"]["name"] = "x"; }),
+      "'x' is defined twice");
 }
 
 TEST(Pt2, RefusesOperatorsThatAreNotOnTheList) {
@@ -376,9 +375,8 @@ TEST(Pt2, RefusesAnotherMajorVersionOfTheSchema) {
 
 TEST(Pt2, RefusesShapesNobodyCanHold) {
   const auto with_size = [](const char* value, std::int64_t size) {
-    return with_model([=](Json& model) {
-      graph_of(model)["tensor_values"][value]["sizes"][0]["as_int"] = size;
-    });
+    return with_model(
+        [=](Json& model) { graph_of(model)["tensor_values"][value]["sizes"][0]["as_int"] = size; });
   };
   expect_refused(with_size("y", std::int64_t{1} << 38), "more than 512 GiB");
   expect_refused(with_size("y", INT64_MAX), "more than 512 GiB");
@@ -392,10 +390,9 @@ TEST(Pt2, RefusesShapesNobodyCanHold) {
                    }
                  }),
                  "at most 64");
-  expect_refused(with_model([](Json& model) {
-                   graph_of(model)["tensor_values"]["y"]["strides"].erase(0);
-                 }),
-                 "as many strides as sizes");
+  expect_refused(
+      with_model([](Json& model) { graph_of(model)["tensor_values"]["y"]["strides"].erase(0); }),
+      "as many strides as sizes");
 }
 
 TEST(Pt2, RefusesWeightsThatDoNotFitTheirBytes) {
@@ -444,11 +441,11 @@ TEST(Pt2, RefusesWeightsThatAreNotStored) {
 
 TEST(Pt2, RefusesExpressionsThatAreNone) {
   for (const char* expr : {"", "__import__('os')", "Symbol('s0'", "Mul(Symbol('s0'))(2)"}) {
-    expect_refused(with_model([&](Json& model) {
-                     graph_of(model)["tensor_values"]["x"]["sizes"][0] = {
-                         {"as_expr", {{"expr_str", expr}}}};
-                   }),
-                   "label.pt2");
+    expect_refused(
+        with_model([&](Json& model) {
+          graph_of(model)["tensor_values"]["x"]["sizes"][0] = {{"as_expr", {{"expr_str", expr}}}};
+        }),
+        "label.pt2");
   }
 }
 
@@ -456,15 +453,15 @@ TEST(Pt2, RefusesExpressionsThatAreNone) {
 Change within(const std::string& op, const Json& options) {
   return [op, options](Json& model) {
     Json& node = relu_of(model);
-    Json nested = {{"inputs", {{{"as_tensor", {{"name", "inner"}}}}}},
-                   {"outputs", {{{"as_tensor", {{"name", "relu"}}}}}},
-                   {"nodes",
-                    {{{"target", "torch.ops.aten.relu.default"},
-                      {"inputs",
-                       {{{"name", "self"}, {"arg", {{"as_tensor", {{"name", "inner"}}}}}}}},
-                      {"outputs", {{{"as_tensor", {{"name", "relu"}}}}}}}}},
-                   {"tensor_values", Json::object()},
-                   {"sym_int_values", Json::object()}};
+    Json nested = {
+        {"inputs", {{{"as_tensor", {{"name", "inner"}}}}}},
+        {"outputs", {{{"as_tensor", {{"name", "relu"}}}}}},
+        {"nodes",
+         {{{"target", "torch.ops.aten.relu.default"},
+           {"inputs", {{{"name", "self"}, {"arg", {{"as_tensor", {{"name", "inner"}}}}}}}},
+           {"outputs", {{{"as_tensor", {{"name", "relu"}}}}}}}}},
+        {"tensor_values", Json::object()},
+        {"sym_int_values", Json::object()}};
     Json inputs = Json::array();
     for (const Json& option : options) {
       inputs.push_back({{"name", ""}, {"arg", option}});
@@ -488,8 +485,8 @@ std::vector<std::string> targets_of(const Graph& graph) {
 TEST(Pt2, FlattensRegionsWithoutGradients) {
   const Json off = Json::array({{{"as_bool", false}}});
   const Json on = Json::array({{{"as_bool", true}}});
-  const Program without = read_pt2(
-      bytes_of(with_model(within("wrap_with_set_grad_enabled", off))), "label");
+  const Program without =
+      read_pt2(bytes_of(with_model(within("wrap_with_set_grad_enabled", off))), "label");
   EXPECT_EQ(targets_of(without.graph),
             (std::vector<std::string>{"aten.linear.default", "aten.detach.default",
                                       "aten.relu.default"}));
@@ -510,10 +507,9 @@ TEST(Pt2, RefusesControlFlowThatDependsOnData) {
                                {{"as_bool", true}},
                                {{"as_bool", false}}});
   expect_refused(with_model(within("wrap_with_autocast", on)), "autocast");
-  expect_refused(with_model([](Json& model) {
-                   relu_of(model)["target"] = "torch.ops.higher_order.cond";
-                 }),
-                 "control flow");
+  expect_refused(
+      with_model([](Json& model) { relu_of(model)["target"] = "torch.ops.higher_order.cond"; }),
+      "control flow");
 }
 
 TEST(Pt2, RefusesCustomObjectsAndTokens) {
@@ -529,10 +525,9 @@ TEST(Pt2, RefusesCustomObjectsAndTokens) {
 }
 
 TEST(Pt2, RefusesACountOfInputsThatDiffers) {
-  expect_refused(with_model([](Json& model) {
-                   model["graph_module"]["signature"]["input_specs"].erase(0);
-                 }),
-                 "expected one input spec for each");
+  expect_refused(
+      with_model([](Json& model) { model["graph_module"]["signature"]["input_specs"].erase(0); }),
+      "expected one input spec for each");
 }
 
 }  // namespace

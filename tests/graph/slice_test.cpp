@@ -527,8 +527,9 @@ graph
 
 // A chain of ops, every third of them a linear layer.
 Program chain(std::size_t ops) {
-  std::string text = "weight parameter \"w\" : f32[8, 8]\ngraph\n  parameter %w : f32[8, 8] = \"w\"\n"
-                     "  input %v0 : f32[4, 8]\n";
+  std::string text =
+      "weight parameter \"w\" : f32[8, 8]\ngraph\n  parameter %w : f32[8, 8] = \"w\"\n"
+      "  input %v0 : f32[4, 8]\n";
   for (std::size_t i = 0; i < ops; ++i) {
     text += "  %v" + std::to_string(i + 1) + " : f32[4, 8] = aten." +
             (i % 3 == 0 ? "linear.default(input=%v" + std::to_string(i) + ", weight=%w)\n"
