@@ -60,7 +60,7 @@ def capture(
     if loss is not None and target is _NO_TARGET:
         if not args:
             raise ValueError(
-                "[capture] expected an example target: pass target=…, or the target as last of args."
+                "[capture] expected an example target: pass target=…, or make it the last of args."
             )
         *args, target = args
         args = tuple(args)

@@ -203,10 +203,10 @@ class _Signature:
             keywords = Structure("builtins.dict", [], [])
         names = core.metadata.get("arguments", "").split(",")
         count = len(positional.children)
-        names = [name for name in names if name and name not in keywords.keys()][:count]
+        names = [name for name in names if name and name not in keywords.keys][:count]
         names += [None] * (count - len(names))
         self._slots = list(
-            zip(names + keywords.keys(), positional.children + keywords.children, strict=True)
+            zip(names + keywords.keys, positional.children + keywords.children, strict=True)
         )
 
     def flatten(self, args: tuple, kwargs: dict) -> list:

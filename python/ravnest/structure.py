@@ -44,6 +44,7 @@ class Structure:
             return 1
         return sum(child.num_leaves for child in self.children)
 
+    @property
     def keys(self) -> list[str]:
         """The keys of a dict node."""
         return list(self.context or [])
@@ -72,9 +73,9 @@ class Structure:
         if self.kind == "builtins.list":
             return values
         if self.kind == "builtins.dict":
-            return dict(zip(self.keys(), values, strict=True))
+            return dict(zip(self.keys, values, strict=True))
         if self.kind == "collections.OrderedDict":
-            return OrderedDict(zip(self.keys(), values, strict=True))
+            return OrderedDict(zip(self.keys, values, strict=True))
         if self.kind == "builtins.NoneType":
             return None
         return self._assemble_registered(values)
@@ -105,10 +106,10 @@ class Structure:
         """The leaves of a value that is nested like this; raises ValueError otherwise."""
         if self.kind in _DICTS:
             return self._flatten_dict(value)
-        if self.kind in _SEQUENCES and isinstance(value, (tuple, list)):
-            if len(value) == len(self.children):
-                pairs = zip(value, self.children, strict=True)
-                return [leaf for item, child in pairs for leaf in child.flatten(item)]
+        is_sequence = self.kind in _SEQUENCES and isinstance(value, (tuple, list))
+        if is_sequence and len(value) == len(self.children):
+            pairs = zip(value, self.children, strict=True)
+            return [leaf for item, child in pairs for leaf in child.flatten(item)]
         leaves, spec = pytree.tree_flatten(value)
         if len(leaves) != self.num_leaves or spec.is_leaf() != (self.kind is None):
             raise ValueError(f"expected {self}, got {_described(value)}.")
@@ -116,10 +117,10 @@ class Structure:
 
     def _flatten_dict(self, value: Any) -> list:
         """Dicts may come in any order of keys."""
-        if not isinstance(value, dict) or set(value) != set(self.keys()):
+        if not isinstance(value, dict) or set(value) != set(self.keys):
             got = sorted(map(str, value)) if isinstance(value, dict) else _described(value)
-            raise ValueError(f"expected a dict with {sorted(map(str, self.keys()))}, got {got}.")
-        pairs = zip(self.keys(), self.children, strict=True)
+            raise ValueError(f"expected a dict with {sorted(map(str, self.keys))}, got {got}.")
+        pairs = zip(self.keys, self.children, strict=True)
         return [leaf for key, child in pairs for leaf in child.flatten(value[key])]
 
     def __str__(self) -> str:

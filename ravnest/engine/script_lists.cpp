@@ -47,12 +47,15 @@ std::optional<std::size_t> place_of(ScriptEvaluator& evaluator, const Node& node
   return static_cast<std::size_t>(place);
 }
 
-// A change whose place is unknown cannot be followed.
-std::size_t known_place(ScriptEvaluator& evaluator, const ScriptValue& index, std::size_t size) {
+// The place of a change, from 0 to `last`; a negative one counts from the end. One that is unknown
+// cannot be followed.
+std::size_t known_place(ScriptEvaluator& evaluator, const ScriptValue& index, std::size_t size,
+                        std::size_t last) {
   const auto number = index.find_int();
   const auto limit = static_cast<std::int64_t>(size);
-  if (!number || *number < -limit || *number > limit) {
-    evaluator.refuse("changes of lists at known places", "one at a place that data tells");
+  if (!number || *number < -limit || *number > static_cast<std::int64_t>(last)) {
+    evaluator.refuse("changes of lists at places that exist",
+                     number ? concat("one at ", *number) : "one at a place that data tells");
   }
   return static_cast<std::size_t>(*number < 0 ? *number + limit : *number);
 }
@@ -97,7 +100,11 @@ void set_in_dict(ScriptDict& dict, const c10::IValue& key, const ScriptValue& va
 void set_item(ScriptEvaluator& evaluator, const Node& node) {
   const Values inputs = evaluator.inputs(node);
   if (ScriptList* list = inputs[0].list()) {
-    const std::size_t place = known_place(evaluator, inputs[1], list->items.size());
+    if (list->items.empty()) {
+      evaluator.refuse("a change of a list that has items", "an empty list");
+    }
+    const std::size_t size = list->items.size();
+    const std::size_t place = known_place(evaluator, inputs[1], size, size - 1);
     changeable(evaluator, *list).items.at(place) = inputs[2];
     return evaluator.bind_all(node, inputs[0]);
   }
@@ -138,8 +145,8 @@ void insert(ScriptEvaluator& evaluator, const Node& node) {
   if (list == nullptr) {
     return evaluate_operator(evaluator, node);
   }
-  const std::size_t place =
-      known_place(evaluator, evaluator.value(node.input(1)), list->items.size());
+  const std::size_t size = list->items.size();
+  const std::size_t place = known_place(evaluator, evaluator.value(node.input(1)), size, size);
   auto& items = changeable(evaluator, *list).items;
   items.insert(items.begin() + static_cast<std::ptrdiff_t>(place), evaluator.value(node.input(2)));
 }
@@ -168,8 +175,8 @@ void pop(ScriptEvaluator& evaluator, const Node& node) {
   if (list == nullptr || list->items.empty()) {
     return evaluate_operator(evaluator, node);
   }
-  const std::size_t place =
-      known_place(evaluator, evaluator.value(node.input(1)), list->items.size());
+  const std::size_t size = list->items.size();
+  const std::size_t place = known_place(evaluator, evaluator.value(node.input(1)), size, size - 1);
   auto& items = changeable(evaluator, *list).items;
   evaluator.bind_all(node, ScriptValue(items.at(place)));
   items.erase(items.begin() + static_cast<std::ptrdiff_t>(place));

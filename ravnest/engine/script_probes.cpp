@@ -177,9 +177,10 @@ bool ScriptProbes::call_once(const c10::OperatorHandle& op, Stack& stack, std::s
   if (trial == 0 && (missing || run.depends_on_values)) {
     return false;
   }
-  throw_invalid("[torchscript] ", where, ": ", op.schema().name(), " fails",
+  throw_invalid("[torchscript] ", where, ": expected inputs that the model takes, got an error of ",
+                op.schema().name(),
                 has_symbol() ? concat(" with a batch of ", batches_[trial]) : "", ": ",
-                refusal.empty() ? run.refusal : refusal);
+                run.refusal.empty() ? refusal : run.refusal);
 }
 
 std::optional<graph::Expr> ScriptProbes::expression(const std::vector<std::int64_t>& sizes) const {

@@ -44,8 +44,9 @@ std::string brief_error(const std::exception& error) {
   } else {
     text = error.what();
   }
-  const std::size_t trace = text.find("\nException raised from");
-  text = text.substr(0, trace);
+  for (const char* trace : {"\nException raised from", "\n\nAt:\n"}) {
+    text = text.substr(0, text.find(trace));
+  }
   for (char& letter : text) {
     if (letter == '\n') {
       letter = ' ';

@@ -7,7 +7,6 @@
 
 #include <mutex>
 
-#include "ravnest/base/error.h"
 #include "ravnest/engine/script_probes.h"
 #include "ravnest/engine/script_types.h"
 
@@ -40,12 +39,14 @@ c10::IValue with_tensors(const c10::IValue& value, Replace&& replace) {
   return value;
 }
 
+struct TooLarge {};
+
 class Zeros {
  public:
   at::Tensor operator()(const at::Tensor& form) {
     nbytes_ += form.storage().nbytes();
     if (nbytes_ > kMostBytes) {
-      throw_invalid("its inputs are too large to try it with zeros");
+      throw TooLarge();
     }
     return at::empty_strided(form.sizes(), form.strides(), form.options().device(c10::kCPU))
         .zero_();
@@ -118,6 +119,8 @@ ZeroRun run_on_zeros(const c10::OperatorHandle& op, const std::vector<c10::IValu
     }
     restore_aliases(op.schema(), arguments, stack);
     return {.results = std::move(stack), .refusal = ""};
+  } catch (const TooLarge&) {
+    return {};
   } catch (const std::exception& error) {
     return {.results = std::nullopt, .refusal = brief_error(error)};
   }

@@ -12,7 +12,7 @@ namespace ravnest::engine {
 // What came of running an operator on zeros.
 struct ZeroRun {
   std::optional<std::vector<c10::IValue>> results;  // tensors again without data
-  std::string refusal;                              // why there are none
+  std::string refusal;                              // why there are none; empty: too large
   bool depends_on_values = false;                   // and it could not be otherwise
 };
 

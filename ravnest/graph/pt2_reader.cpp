@@ -207,9 +207,13 @@ Program read_pt2(const Bytes& bytes, const std::string& label) {
     }
     settle_weight_names(program);
   } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    if (what.starts_with("[")) {
+    const std::string place_prefix = "[graph] ";
+    std::string what = error.what();
+    if (what.starts_with(concat(place_prefix, "'", label, "'"))) {
       throw;
+    }
+    if (what.starts_with(place_prefix)) {  // a sentence of its own, from a size expression
+      what = what.substr(place_prefix.size(), what.rfind('.') - place_prefix.size());
     }
     throw_invalid("[graph] '", label, "', ", place, ": ", what, ".");
   }

@@ -47,7 +47,7 @@ class ZipReader {
   Directory find_directory() const;
   Directory find_directory_64(std::size_t end_record) const;
   std::size_t read_entry(std::size_t at, const Directory& directory);
-  void add_entry(std::string name, Entry entry, std::size_t local_header, std::size_t limit);
+  void add_entry(const std::string& name, Entry entry, std::size_t local_header, std::size_t limit);
   void check_overlaps() const;
 
   Bytes archive_;

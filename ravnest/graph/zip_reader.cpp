@@ -178,12 +178,12 @@ std::size_t ZipReader::read_entry(std::size_t at, const Directory& directory) {
   if (packed != size) {
     fail(concat("entry '", name, "' has two different sizes"));
   }
-  add_entry(std::move(name), {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)},
+  add_entry(name, {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)},
             local_header, directory.offset);
   return next;
 }
 
-void ZipReader::add_entry(std::string name, Entry entry, std::size_t local_header,
+void ZipReader::add_entry(const std::string& name, Entry entry, std::size_t local_header,
                           std::size_t limit) {
   if (local_header > limit || kLocalHeaderSize > limit - local_header ||
       load<std::uint32_t>(local_header) != kLocalHeader) {

@@ -99,10 +99,22 @@ TEST(BoundProgram, RefusesToRunWithoutWeightData) {
 }
 
 TEST(BoundProgram, MovesToAnotherDevice) {
-  BoundProgram bound = bind();
+  BoundProgram bound(graph::parse_text(R"(
+weight parameter "w" : f32[3, 3]
+graph
+  parameter %w : f32[3, 3] = "w"
+  input %x : f32[4, 3]
+  %y : f32[4, 3] = aten.linear.default(input=%x, weight=%w)
+  %z : f32[3] = aten.zeros.default(size=[3], device:=@cpu)
+  %sum : f32[4, 3] = aten.add.Tensor(self=%y, other=%z)
+  return %sum
+)"),
+                     {{"w", at::ones({3, 3}).set_requires_grad(true)}});
   bound.to(c10::Device(c10::kMeta));
   const at::Tensor x = at::empty({4, 3}, at::TensorOptions().device(c10::kMeta));
-  EXPECT_TRUE(run(bound, x, Mode::kTrain).is_meta());
+  const at::Tensor sum = run(bound, x, Mode::kTrain);
+  EXPECT_TRUE(sum.is_meta());
+  EXPECT_TRUE(sum.requires_grad());
 }
 
 }  // namespace

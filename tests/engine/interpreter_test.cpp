@@ -96,7 +96,8 @@ TEST(Interpreter, WrapsNumbersWhereTensorsAreWanted) {
   %y : i64[] = aten.add.Tensor(self=%n, other=1)
   return %y
 )"));
-  const at::Tensor result = interpreter.run({at::tensor(41)}, {}).at(0).toTensor();
+  const at::Tensor result =
+      interpreter.run({at::scalar_tensor(41, at::kLong)}, {}).at(0).toTensor();
   EXPECT_EQ(result.scalar_type(), at::kLong);
   EXPECT_EQ(result.item<std::int64_t>(), 42);
 }
