@@ -178,8 +178,8 @@ std::size_t ZipReader::read_entry(std::size_t at, const Directory& directory) {
   if (packed != size) {
     fail(concat("entry '", name, "' has two different sizes"));
   }
-  add_entry(name, {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)},
-            local_header, directory.offset);
+  add_entry(name, {.offset = 0, .size = size, .crc = load<std::uint32_t>(at + 16)}, local_header,
+            directory.offset);
   return next;
 }
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from against_eager import SEED, check, leaves, structure
 from torch import nn
 from zoo import CNN_Net
@@ -427,6 +428,24 @@ def test_trains_after_being_written_and_read(tmp_path):
     check(ravnest.Program.load(tmp_path / "model.pt2"), model, inputs(5), loss=squares)
     exported = torch.export.load(tmp_path / "model.pt2")
     assert [name for name, _ in exported.named_parameters()]
+
+
+class FixedBatch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 8, 3, 3))
+
+    def forward(self, x):
+        return F.conv2d(x.reshape(1, -1, 6, 6), self.weight)
+
+
+def test_a_batch_that_the_model_fixes_is_fixed_with_a_note():
+    torch.manual_seed(SEED)
+    model = FixedBatch().train()
+    x = torch.randn(4, 2, 6, 6)
+    program = ravnest.capture(torch.jit.script(model), args=(x,))
+    assert "the batch size is fixed at 4" in str(program)
+    check(program, model, (x,), loss=squares)
 
 
 # What cannot be flattened
