@@ -39,7 +39,7 @@ struct HandmadeEnd {
 };
 
 inline std::uint32_t crc32_of(std::string_view content) {
-  static const auto table = [] {
+  static const auto kTable = [] {
     std::array<std::uint32_t, 256> entries{};
     for (std::uint32_t i = 0; i < 256; ++i) {
       std::uint32_t value = i;
@@ -52,7 +52,7 @@ inline std::uint32_t crc32_of(std::string_view content) {
   }();
   std::uint32_t crc = ~0U;
   for (const char c : content) {
-    crc = table[(crc ^ static_cast<unsigned char>(c)) & 0xffU] ^ (crc >> 8U);
+    crc = kTable[(crc ^ static_cast<unsigned char>(c)) & 0xffU] ^ (crc >> 8U);
   }
   return ~crc;
 }

@@ -123,7 +123,7 @@ void expect_refused(const std::string& archive, const std::string& reason) {
 
 // A small archive to break: two ops, a weight and its tied name.
 const Bytes& small() {
-  static const Bytes archive = written(with_bytes(R"(
+  static const Bytes kArchive = written(with_bytes(R"(
 weight parameter "w" : f32[2, 3]
 weight parameter "tied" : f32[2, 3] key "w"
 graph
@@ -134,7 +134,7 @@ graph
   %z : f32[4, 2] = aten.relu.default(self=%y)
   return %z
 )"));
-  return archive;
+  return kArchive;
 }
 
 using Change = std::function<void(Json&)>;
