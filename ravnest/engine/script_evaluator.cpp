@@ -2,6 +2,8 @@
 
 #include <torch/csrc/jit/api/function_impl.h>
 
+#include <ranges>
+
 #include "ravnest/base/error.h"
 #include "ravnest/engine/script_blocks.h"
 #include "ravnest/engine/script_nodes.h"
@@ -156,11 +158,11 @@ ScriptValue ScriptEvaluator::lift(const c10::IValue& value, const std::string& n
 Origin ScriptEvaluator::origin() const {
   Origin made;
   made.module = frames_.empty() ? "" : frames_.back().module;
-  for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
-    if (frame->node == nullptr) {
+  for (const Frame& frame : std::views::reverse(frames_)) {
+    if (frame.node == nullptr) {
       continue;
     }
-    const SourceLine line = source_line(*frame->node);
+    const SourceLine line = source_line(*frame.node);
     if (!line.is_known()) {
       continue;
     }

@@ -147,6 +147,8 @@ const std::unordered_map<std::string, SizeFunction>& table() {
       {"math.trunc", trunc},
       {"torch.sym_int", trunc},
       {"torch.sym_float", [](const Arguments& args) { return IValue(as_double(args.at(0))); }},
+      {"torch._sym_sqrt",
+       [](const Arguments& args) { return IValue(std::sqrt(as_double(args.at(0)))); }},
       {"torch.sym_sqrt",
        [](const Arguments& args) { return IValue(std::sqrt(as_double(args.at(0)))); }},
       {"torch.sym_not", [](const Arguments& args) { return IValue(!args.at(0).toBool()); }},

@@ -22,7 +22,7 @@ constexpr Row kTensorOperators[] = {
 };
 static_assert(std::ranges::is_sorted(kTensorOperators, {}, &Row::target));
 
-constexpr std::array<std::string_view, 32> kSizeOperators{
+constexpr std::array<std::string_view, 33> kSizeOperators{
     "_operator.add",
     "_operator.and_",
     "_operator.eq",
@@ -48,6 +48,7 @@ constexpr std::array<std::string_view, 32> kSizeOperators{
     "aten.sym_storage_offset.default",
     "aten.sym_stride.int",
     "math.trunc",
+    "torch._sym_sqrt",
     "torch.sym_float",
     "torch.sym_int",
     "torch.sym_ite",

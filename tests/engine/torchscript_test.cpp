@@ -18,7 +18,7 @@ namespace {
 
 using torch::jit::Module;
 
-at::Tensor weight(std::vector<std::int64_t> sizes) {
+at::Tensor weight(const std::vector<std::int64_t>& sizes) {
   return (torch::randn(sizes) * 0.3).requires_grad_();
 }
 
