@@ -2,7 +2,7 @@
 
 # ravnest_add_library(<folder>): the static library of ravnest/<folder>, as ravnest::<folder>.
 function(ravnest_add_library folder)
-  file(GLOB sources CONFIGURE_DEPENDS "*.cpp" "*.h")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp" "*.h")
   add_library(ravnest_${folder} STATIC ${sources})
   add_library(ravnest::${folder} ALIAS ravnest_${folder})
   target_include_directories(ravnest_${folder} PUBLIC "${PROJECT_SOURCE_DIR}")

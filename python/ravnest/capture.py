@@ -78,14 +78,24 @@ def _from_file(path: Path, args: tuple, kwargs: dict, loss: Callable | None) -> 
         raise ValueError(f"[capture] a loss cannot be added to the file '{path}'; load the module.")
     if path.suffix == ".pt2":
         return Program.load(path)
-    return Program(_C.read_torchscript(path.read_bytes(), args, kwargs, set()))
+    return Program(_read_script(path.read_bytes(), args, kwargs, frozenset()))
 
 
 def _from_script(
     model: torch.jit.ScriptModule, args: tuple, kwargs: dict, transient: frozenset[str]
 ) -> Program:
-    core = _C.read_torchscript(model.save_to_buffer(), args, kwargs, set(transient))
+    core = _read_script(model.save_to_buffer(), args, kwargs, transient)
     return Program(core, model.training)
+
+
+def _read_script(
+    data: bytes, args: tuple, kwargs: dict, transient: frozenset[str]
+) -> "_C.BoundProgram":
+    core = _C.read_torchscript(data, args, kwargs, set(transient))
+    note = core.metadata.get("import_note")
+    if note and (args or kwargs):
+        warnings.warn(f"[capture] {note}", stacklevel=4)
+    return core
 
 
 def _script(model: nn.Module) -> torch.jit.ScriptModule:

@@ -8,11 +8,11 @@
 
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
-#include "ravnest/engine/torchscript.h"
+#include "ravnest/engine/torchscript/torchscript.h"
 #include "ravnest/graph/lint.h"
 #include "ravnest/graph/mode.h"
-#include "ravnest/graph/pt2.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/graph/text/text.h"
 
 namespace py = pybind11;
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ravnest/cli/load.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::cli {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "ravnest/cli/table.h"
-#include "ravnest/graph/cost.h"
+#include "ravnest/graph/cost/cost.h"
+#include "ravnest/graph/cost/statistics.h"
 #include "ravnest/graph/program.h"
-#include "ravnest/graph/statistics.h"
 
 namespace ravnest::cli {
 

@@ -8,8 +8,8 @@
 
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
-#include "ravnest/engine/torchscript.h"
-#include "ravnest/graph/pt2.h"
+#include "ravnest/engine/torchscript/torchscript.h"
+#include "ravnest/graph/pt2/pt2.h"
 
 namespace ravnest::cli {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ravnest/base/error.h"
-#include "ravnest/graph/quote.h"
+#include "ravnest/graph/text/quote.h"
 
 namespace ravnest::graph {
 

@@ -3,7 +3,7 @@
 
 #include "ravnest/base/error.h"
 #include "ravnest/graph/expr.h"
-#include "ravnest/graph/quote.h"
+#include "ravnest/graph/text/quote.h"
 
 namespace ravnest::graph {
 

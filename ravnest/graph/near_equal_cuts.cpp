@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ravnest/base/error.h"
-#include "ravnest/graph/cost.h"
+#include "ravnest/graph/cost/cost.h"
 #include "ravnest/graph/slice.h"
 
 namespace ravnest::graph {

@@ -7,7 +7,7 @@
 
 #include "ravnest/base/error.h"
 #include "ravnest/graph/aliasing.h"
-#include "ravnest/graph/pt2.h"
+#include "ravnest/graph/pt2/pt2.h"
 
 namespace ravnest::graph {
 

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "ravnest/graph/pt2.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::engine {
 namespace {

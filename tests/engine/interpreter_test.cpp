@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::engine {
 namespace {

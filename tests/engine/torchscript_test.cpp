@@ -1,4 +1,4 @@
-#include "ravnest/engine/torchscript.h"
+#include "ravnest/engine/torchscript/torchscript.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/irparser.h>
@@ -11,7 +11,7 @@
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/graph/lint.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::engine {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "ravnest/graph/pt2.h"
-#include "ravnest/graph/zip.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/graph/pt2/zip.h"
 #include "tests/fuzz/passes.h"
 #include "tests/graph/archive_bytes.h"
 

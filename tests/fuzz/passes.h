@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "ravnest/graph/cost.h"
+#include "ravnest/graph/cost/cost.h"
 #include "ravnest/graph/lint.h"
 #include "ravnest/graph/mode.h"
 #include "ravnest/graph/program.h"
 #include "ravnest/graph/slice.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

@@ -1,4 +1,4 @@
-#include "ravnest/graph/cost.h"
+#include "ravnest/graph/cost/cost.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ravnest/base/error.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

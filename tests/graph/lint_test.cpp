@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

@@ -1,8 +1,8 @@
-#include "ravnest/graph/pass_memory.h"
+#include "ravnest/graph/cost/pass_memory.h"
 
 #include <gtest/gtest.h>
 
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

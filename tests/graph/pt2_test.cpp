@@ -1,4 +1,4 @@
-#include "ravnest/graph/pt2.h"
+#include "ravnest/graph/pt2/pt2.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 
 #include "ravnest/base/error.h"
-#include "ravnest/graph/text.h"
-#include "ravnest/graph/zip.h"
+#include "ravnest/graph/pt2/zip.h"
+#include "ravnest/graph/text/text.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/graph/archive_bytes.h"
 

@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "ravnest/graph/cost.h"
+#include "ravnest/graph/cost/cost.h"
 #include "ravnest/graph/lint.h"
-#include "ravnest/graph/pt2.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

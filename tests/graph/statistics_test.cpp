@@ -1,12 +1,12 @@
-#include "ravnest/graph/statistics.h"
+#include "ravnest/graph/cost/statistics.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <string>
 
-#include "ravnest/graph/places.h"
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/cost/places.h"
+#include "ravnest/graph/text/text.h"
 
 namespace ravnest::graph {
 namespace {

@@ -1,4 +1,4 @@
-#include "ravnest/graph/text.h"
+#include "ravnest/graph/text/text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ravnest/graph/zip.h"
+#include "ravnest/graph/pt2/zip.h"
 
 #include <gtest/gtest.h>
 

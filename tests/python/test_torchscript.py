@@ -443,7 +443,8 @@ def test_a_batch_that_the_model_fixes_is_fixed_with_a_note():
     torch.manual_seed(SEED)
     model = FixedBatch().train()
     x = torch.randn(4, 2, 6, 6)
-    program = ravnest.capture(torch.jit.script(model), args=(x,))
+    with pytest.warns(UserWarning, match="the batch size is fixed at 4"):
+        program = ravnest.capture(torch.jit.script(model), args=(x,))
     assert "the batch size is fixed at 4" in str(program)
     check(program, model, (x,), loss=squares)
 
