@@ -21,9 +21,7 @@ struct StageMemory {
   std::int64_t activations = 0;  // of all passes in flight
   std::int64_t temporary = 0;    // the highest moment of a pass, beyond its activations
 
-  std::int64_t total() const {
-    return weights + versions + gradients + optimizer + activations + temporary;
-  }
+  std::int64_t total() const;
   bool operator==(const StageMemory&) const = default;
 };
 
@@ -91,9 +89,9 @@ struct Plan {
   // False: captured without shapes, so that parameter sizes decided, and memory, FLOPs
   // and traffic count the weights alone.
   bool costs_known = true;
-  bool speeds_known = true;       // false: no machine gave its speed, RAM stands in for it
-  std::int64_t model_bytes = 0;   // to train the whole model on one machine
-  std::int64_t total_flops = 0;   // of one pass, both ways
+  bool speeds_known = true;      // false: no machine gave its speed, RAM stands in for it
+  std::int64_t model_bytes = 0;  // to train the whole model on one machine
+  std::int64_t total_flops = 0;  // of one pass, both ways
 
   const Machine& machine(const Stage& stage) const { return pool[stage.machine]; }
   bool operator==(const Plan&) const = default;
@@ -115,9 +113,10 @@ struct PlanOptions {
   std::optional<std::int64_t> batch;  // that of the capture
   std::size_t population = 0;         // of the genetic algorithm; 0: by the size of the pool
   std::size_t generations = 0;
-  // Measured seconds of every op's forward, where the model was run; replaces FLOPs as the
-  // measure of work.
+  // Of a real forward, where there was one: seconds of every op, which replace FLOPs as the
+  // measure of work, and bytes alive after it, which scale the activations.
   std::vector<double> op_seconds;
+  std::int64_t kept_bytes = 0;
 };
 
 // Groups machines into clusters and cuts the model for each. Deterministic for a seed.

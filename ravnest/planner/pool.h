@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,13 +18,13 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// One machine that may hold a stage.
+// One machine that may hold a stage. Plain data, checked where it is read.
 struct Machine {
   std::int64_t id = 0;
-  std::string address;      // "host:port"
-  double ram_gb = 0.0;      // 10^9 bytes that training may take
-  double mbps = 0.0;        // bandwidth of its network
-  double latency_ms = 1.0;  // half of what a message takes between two such machines
+  std::string address;                 // "host:port"
+  double ram_gb = 0.0;                 // 10^9 bytes that training may take
+  double mbps = 0.0;                   // bandwidth of its network
+  double latency_ms = 1.0;             // half of what a message takes between two such machines
   std::optional<double> gflops;        // what it reaches in training, where measured
   std::map<std::int64_t, Link> links;  // by the other's id: what is known of a pair
 
@@ -38,6 +39,11 @@ struct Machine {
 // The result is in the order of the ids. Throws std::invalid_argument that names the
 // file, and the line or the key.
 std::vector<Machine> read_pool(std::string_view json, const std::string& file);
+// The same of a file; Error(kIo) where it cannot be read.
+std::vector<Machine> read_pool(const std::filesystem::path& file);
+
+// Whether a text is host:port: a name, IPv4 or bracketed IPv6 address, and a port.
+bool is_address(std::string_view text);
 
 // What lies between two machines: the pair's own figures, else the slower network.
 Link link_between(const Machine& a, const Machine& b);
