@@ -1,0 +1,149 @@
+#include "ravnest/package/node_file.h"
+
+#include <algorithm>
+
+#include "ravnest/base/error.h"
+#include "ravnest/package/address.h"
+#include "ravnest/package/json_file.h"
+#include "ravnest/package/stage_files.h"
+#include "ravnest/planner/report.h"
+
+namespace ravnest::package {
+
+namespace {
+
+const std::string& address_of(const planner::Plan& plan, std::size_t cluster, std::size_t stage) {
+  return plan.machine(plan.clusters[cluster].stages[stage]).address;
+}
+
+std::vector<NodeRing> make_rings(const planner::Plan& plan, std::size_t cluster,
+                                 std::size_t stage) {
+  std::vector<NodeRing> rings;
+  for (const planner::Ring* ring : planner::rings_of(plan, cluster, stage)) {
+    NodeRing& made = rings.emplace_back(NodeRing{.id = ring->id, .parameters = ring->parameters});
+    for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+      made.members.push_back(address_of(plan, c, ring->holders[c]));
+    }
+  }
+  return rings;
+}
+
+void add_tied(const planner::Plan& plan, NodeConfig& node) {
+  const auto& stages = plan.clusters[node.cluster].stages;
+  const auto note = [&](std::size_t holder, std::size_t user) {
+    for (const std::string& name : stages[user].copies) {
+      if (std::ranges::find(stages[holder].parameters, name) == stages[holder].parameters.end()) {
+        continue;
+      }
+      if (user == node.stage) {
+        node.tied[name] = address_of(plan, node.cluster, holder);
+      } else {
+        node.tied_copies[name].push_back(address_of(plan, node.cluster, user));
+      }
+    }
+  };
+  for (std::size_t other = 0; other < stages.size(); ++other) {
+    if (other < node.stage) {
+      note(other, node.stage);
+    } else if (other > node.stage) {
+      note(node.stage, other);
+    }
+  }
+}
+
+Json host_json(const std::optional<std::string>& address) {
+  return address ? Json(parse_address(*address).host) : Json(nullptr);
+}
+
+Json port_json(const std::optional<std::string>& address) {
+  return address ? Json(parse_address(*address).port) : Json(nullptr);
+}
+
+Json names_json(const Names& names) {
+  Json object = Json::object();
+  for (const auto& [key, name] : names) {
+    object[key] = name;
+  }
+  return object;
+}
+
+Json rings_json(const NodeConfig& node) {
+  Json rings = Json::array();
+  for (const NodeRing& ring : node.rings) {
+    rings.push_back({{"id", ring.id}, {"parameters", ring.parameters}, {"members", ring.members}});
+  }
+  return rings;
+}
+
+}  // namespace
+
+NodeConfig make_node(const planner::Plan& plan, std::size_t cluster, std::size_t stage) {
+  const planner::Cluster& mates = plan.clusters[cluster];
+  NodeConfig node{.id = plan.machine(mates.stages[stage]).id,
+                  .address = address_of(plan, cluster, stage),
+                  .cluster = cluster,
+                  .clusters = plan.clusters.size(),
+                  .stage = stage,
+                  .stages = mates.stages.size(),
+                  .role = std::string(planner::role_of(mates, stage)),
+                  .rings = make_rings(plan, cluster, stage),
+                  .passes_in_flight = mates.stages[stage].passes_in_flight(),
+                  .batch = plan.batch};
+  if (stage + 1 < mates.stages.size()) {
+    node.next = address_of(plan, cluster, stage + 1);
+  }
+  if (stage > 0) {
+    node.previous = address_of(plan, cluster, stage - 1);
+  }
+  add_tied(plan, node);
+  return node;
+}
+
+Names param_addresses(const NodeConfig& node) {
+  Names addresses;
+  for (const NodeRing& ring : node.rings) {
+    const std::string& next = ring.members[(node.cluster + 1) % node.clusters];
+    if (std::ranges::find(addresses, next, &Names::value_type::first) == addresses.end()) {
+      addresses.emplace_back(next, ring.parameters[0]);
+    }
+  }
+  return addresses;
+}
+
+Names ring_ids(const NodeConfig& node) {
+  Names ids;
+  for (const NodeRing& ring : node.rings) {
+    ids.emplace_back(std::to_string(ring.id), ring.parameters[0]);
+  }
+  return ids;
+}
+
+void write_node(const NodeConfig& node, const std::string& template_path,
+                const std::filesystem::path& path) {
+  Json object = {{"node_id", node.id},
+                 {"local_host", host_json(node.address)},
+                 {"local_port", port_json(node.address)},
+                 {"template_path", template_path},
+                 {"rank", node.cluster},
+                 {"ring_size", node.clusters},
+                 {"cluster_length", node.stages},
+                 {"param_addresses", names_json(param_addresses(node))},
+                 {"ring_ids", names_json(ring_ids(node))},
+                 {"forward_target_host", host_json(node.next)},
+                 {"forward_target_port", port_json(node.next)},
+                 {"backward_target_host", host_json(node.previous)},
+                 {"backward_target_port", port_json(node.previous)},
+                 {"node_type", node.role},
+                 {"plan", node.plan},
+                 {"cluster", node.cluster},
+                 {"stage", node.stage},
+                 {"sub_model", kSubModel},
+                 {"rings", rings_json(node)},
+                 {"tied", node.tied},
+                 {"tied_copies", node.tied_copies},
+                 {"passes_in_flight", node.passes_in_flight},
+                 {"batch", node.batch ? Json(*node.batch) : Json(nullptr)}};
+  write_json(object, path);
+}
+
+}  // namespace ravnest::package

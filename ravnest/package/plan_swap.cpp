@@ -1,0 +1,168 @@
+#include "ravnest/package/plan_swap.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "ravnest/base/error.h"
+
+namespace ravnest::package {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kNodes = "nodes";
+constexpr std::string_view kClusterPrefix = "cluster_";
+constexpr const char* kStaging = ".ravnest_plan";
+
+[[noreturn]] void throw_io(const std::string& what) {
+  throw Error(ErrorKind::kIo, concat("[package] ", what, "."));
+}
+
+// Folders are synced so that renames survive a power cut, in their order.
+void sync_folder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    ::fsync(fd);
+    ::close(fd);
+  }
+}
+
+void sync_folders_in(const fs::path& root) {
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.is_directory() && !entry.is_symlink()) {
+      sync_folder(entry.path());
+    }
+  }
+  sync_folder(root);
+}
+
+// Waiting would be for as long as another plan takes to write; the caller decides.
+int lock_folder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    throw_io(concat("cannot open '", folder.string(), "': ", std::strerror(errno)));
+  }
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd);
+    throw_io(concat("another process is writing a plan into '", folder.string(), "'"));
+  }
+  return fd;
+}
+
+std::vector<std::string> plan_folders_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (is_plan_folder(name) && entry.is_directory() && !entry.is_symlink()) {
+      names.push_back(name);
+    }
+  }
+  // "nodes" comes first; the order among clusters does not matter.
+  std::ranges::sort(names, std::ranges::greater());
+  return names;
+}
+
+void check_free(const fs::path& target) {
+  const fs::file_type type = fs::symlink_status(target).type();
+  if (type != fs::file_type::not_found && type != fs::file_type::directory) {
+    throw_io(
+        concat("expected a folder at '", target.string(), "', got something else; move it away"));
+  }
+}
+
+void run(const Rename& step) {
+  fs::rename(step.from, step.to);
+  sync_folder(step.from.parent_path());
+  sync_folder(step.to.parent_path());
+}
+
+// The last first; false where even going back failed.
+bool undo(const std::vector<Rename>& steps, std::size_t done) {
+  while (done > 0) {
+    --done;
+    std::error_code error;
+    fs::rename(steps[done].to, steps[done].from, error);
+    if (error) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_plan_folder(std::string_view name) {
+  if (name == kNodes) {
+    return true;
+  }
+  if (!name.starts_with(kClusterPrefix)) {
+    return false;
+  }
+  const std::string_view number = name.substr(kClusterPrefix.size());
+  return !number.empty() && (number == "0" || number[0] != '0') &&
+         std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::vector<Rename> replacement_steps(const fs::path& node_data, const fs::path& staging) {
+  std::vector<Rename> steps;
+  for (const std::string& name : plan_folders_in(node_data)) {
+    steps.push_back({node_data / name, staging / "old" / name});
+  }
+  std::vector<std::string> names = plan_folders_in(staging / "new");
+  std::ranges::reverse(names);
+  for (const std::string& name : names) {
+    check_free(node_data / name);
+    steps.push_back({staging / "new" / name, node_data / name});
+  }
+  return steps;
+}
+
+PlanSwap::PlanSwap(fs::path node_data)
+    : node_data_(std::move(node_data)), staging_(node_data_ / kStaging) {
+  try {
+    fs::create_directories(node_data_);
+    lock_ = lock_folder(node_data_);
+    fs::remove_all(staging_);
+    fs::create_directories(staging_ / "new");
+    fs::create_directories(staging_ / "old");
+  } catch (const fs::filesystem_error& error) {
+    if (lock_ >= 0) {
+      ::close(lock_);
+    }
+    throw_io(
+        concat("cannot write a plan into '", node_data_.string(), "': ", error.code().message()));
+  }
+}
+
+PlanSwap::~PlanSwap() {
+  std::error_code ignored;
+  if (!keep_staging_) {
+    fs::remove_all(staging_, ignored);
+  }
+  ::close(lock_);
+}
+
+void PlanSwap::commit() {
+  std::size_t done = 0;
+  std::vector<Rename> steps;
+  try {
+    sync_folders_in(folder());
+    steps = replacement_steps(node_data_, staging_);
+    for (; done < steps.size(); ++done) {
+      run(steps[done]);
+    }
+  } catch (const fs::filesystem_error& error) {
+    keep_staging_ = !undo(steps, done);
+    throw_io(
+        concat("cannot put the plan into '", node_data_.string(), "': ", error.code().message()));
+  }
+}
+
+}  // namespace ravnest::package

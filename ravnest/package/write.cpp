@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ravnest/base/error.h"
+#include "ravnest/package/address.h"
+#include "ravnest/package/node_file.h"
+#include "ravnest/package/package.h"
+#include "ravnest/package/plan_id.h"
+#include "ravnest/package/plan_swap.h"
+#include "ravnest/package/stage_files.h"
+
+namespace ravnest::package {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Cuts = std::vector<std::size_t>;
+
+// Cuts of one cluster; throws unless its stages follow each other through all ops.
+Cuts cuts_of(const planner::Cluster& cluster, std::size_t ops) {
+  Cuts cuts;
+  std::size_t at = 0;
+  for (const planner::Stage& stage : cluster.stages) {
+    if (stage.first_op != at || stage.last_op <= at) {
+      throw_invalid("[package] expected a stage that begins at op ", at, ", got ops ",
+                    stage.first_op, " to ", stage.last_op, ".");
+    }
+    if (at > 0) {
+      cuts.push_back(at);
+    }
+    at = stage.last_op;
+  }
+  if (at != ops) {
+    throw_invalid("[package] expected a plan of this Program of ", ops, " ops, got one of ", at,
+                  ".");
+  }
+  return cuts;
+}
+
+void check_machines(const planner::Plan& plan) {
+  std::set<std::string> addresses;
+  std::set<std::int64_t> ids;
+  for (const planner::Cluster& cluster : plan.clusters) {
+    for (const planner::Stage& stage : cluster.stages) {
+      RAVNEST_CHECK(stage.machine < plan.pool.size());
+      const planner::Machine& machine = plan.machine(stage);
+      parse_address(machine.address);
+      if (machine.id < 0 || !ids.insert(machine.id).second ||
+          !addresses.insert(machine.address).second) {
+        throw_invalid("[package] expected nodes with ids and addresses of their own, got node ",
+                      machine.id, " at '", machine.address, "' twice.");
+      }
+    }
+  }
+}
+
+void check_rings(const planner::Plan& plan) {
+  for (const planner::Ring& ring : plan.rings) {
+    RAVNEST_CHECK(!ring.parameters.empty() && ring.holders.size() == plan.clusters.size());
+    for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+      RAVNEST_CHECK(ring.holders[c] < plan.clusters[c].stages.size());
+    }
+  }
+}
+
+void check_weights(const planner::Cluster& cluster, const std::vector<graph::Stage>& stages) {
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    for (const auto* names : {&cluster.stages[k].parameters, &cluster.stages[k].copies}) {
+      for (const std::string& name : *names) {
+        if (stages[k].program.find_weight(name) == nullptr) {
+          throw_invalid("[package] expected a plan of this Program, got one with parameter '", name,
+                        "' in stage ", k, ", which has none of that name.");
+        }
+      }
+    }
+  }
+}
+
+// Clusters that are cut alike share their sub-models.
+using Slices = std::map<Cuts, std::vector<graph::Stage>>;
+
+Slices slice_all(const graph::Program& program, const planner::Plan& plan) {
+  Slices slices;
+  for (const planner::Cluster& cluster : plan.clusters) {
+    const Cuts cuts = cuts_of(cluster, program.graph.ops.size());
+    if (!slices.contains(cuts)) {
+      slices.emplace(cuts, graph::slice(program, cuts));
+    }
+    check_weights(cluster, slices.at(cuts));
+  }
+  return slices;
+}
+
+}  // namespace
+
+void write_plan(const graph::Program& program, const planner::Plan& plan,
+                const fs::path& node_data) {
+  check_machines(plan);
+  check_rings(plan);
+  const Slices slices = slice_all(program, plan);
+  const std::string id = plan_id(program, plan);
+  PlanSwap swap(node_data);
+  fs::create_directories(swap.folder() / "nodes");
+  for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+    const auto& stages = slices.at(cuts_of(plan.clusters[c], program.graph.ops.size()));
+    for (std::size_t k = 0; k < stages.size(); ++k) {
+      NodeConfig node = make_node(plan, c, k);
+      node.plan = id;
+      fs::create_directories(stage_folder(swap.folder(), node));
+      write_stage(program, stages, {.plan = id, .cluster = c, .stage = k},
+                  stage_folder(swap.folder(), node));
+      write_node(node, stage_folder(node_data, node).generic_string() + "/",
+                 swap.folder() / "nodes" / concat("node_", node.id, ".json"));
+    }
+  }
+  swap.commit();
+}
+
+}  // namespace ravnest::package
