@@ -90,6 +90,12 @@ std::vector<c10::IValue> BoundProgram::run_with(const WeightMap& weights,
   return interpreter(mode).run(std::move(inputs), weights);
 }
 
+std::vector<c10::IValue> BoundProgram::run_timed(const WeightMap& weights,
+                                                 std::vector<c10::IValue> inputs,
+                                                 std::vector<double>& op_seconds) const {
+  return interpreter(Mode::kTrain).run_timed(std::move(inputs), weights, op_seconds);
+}
+
 void BoundProgram::to(c10::Device device) {
   for (auto& [name, tensor] : weights_) {
     const bool trains = tensor.requires_grad();

@@ -34,6 +34,10 @@ class BoundProgram {
   std::vector<c10::IValue> run_with(const WeightMap& weights, std::vector<c10::IValue> inputs,
                                     Mode mode) const;
 
+  // The training graph with other weights, and the seconds that each op took.
+  std::vector<c10::IValue> run_timed(const WeightMap& weights, std::vector<c10::IValue> inputs,
+                                     std::vector<double>& op_seconds) const;
+
   // Moves the weights; what the graphs create is then made there too.
   void to(c10::Device device);
 

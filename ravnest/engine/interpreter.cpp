@@ -4,6 +4,7 @@
 #include <ATen/core/stack.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "ravnest/base/error.h"
 #include "ravnest/engine/convert.h"
@@ -395,6 +396,27 @@ std::vector<c10::IValue> Interpreter::run(std::vector<c10::IValue> inputs,
   for (const Instruction& instruction : code_->instructions) {
     run_instruction(instruction, frame, stack);
   }
+  return outputs_of(frame);
+}
+
+std::vector<c10::IValue> Interpreter::run_timed(std::vector<c10::IValue> inputs,
+                                                const WeightMap& weights,
+                                                std::vector<double>& op_seconds) const {
+  using Clock = std::chrono::steady_clock;
+  Frame frame(code_->graph.values.size());
+  bind(frame, std::move(inputs), weights);
+  op_seconds.assign(code_->graph.ops.size(), 0.0);
+  torch::jit::Stack stack;
+  for (const Instruction& instruction : code_->instructions) {
+    const auto start = Clock::now();
+    run_instruction(instruction, frame, stack);
+    const auto index = static_cast<std::size_t>(instruction.op - code_->graph.ops.data());
+    op_seconds[index] = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return outputs_of(frame);
+}
+
+std::vector<c10::IValue> Interpreter::outputs_of(Frame& frame) const {
   std::vector<c10::IValue> outputs;
   outputs.reserve(code_->graph.outputs.size());
   for (const graph::Argument& output : code_->graph.outputs) {

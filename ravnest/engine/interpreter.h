@@ -33,6 +33,9 @@ class Interpreter {
   // inputs throw std::invalid_argument naming the input; a failing operator
   // throws c10::Error naming the op.
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, const WeightMap& weights) const;
+  // The same, with the seconds that each op of the graph took.
+  std::vector<c10::IValue> run_timed(std::vector<c10::IValue> inputs, const WeightMap& weights,
+                                     std::vector<double>& op_seconds) const;
 
  private:
   class Compiler;
@@ -40,6 +43,7 @@ class Interpreter {
 
   void bind(std::vector<c10::IValue>& frame, std::vector<c10::IValue> inputs,
             const WeightMap& weights) const;
+  std::vector<c10::IValue> outputs_of(std::vector<c10::IValue>& frame) const;
 
   std::unique_ptr<const Code> code_;
 };
