@@ -4,6 +4,18 @@ import torch  # noqa: F401  (loads libtorch before the extension needs it)
 
 from ravnest._C import Error
 from ravnest.capture import capture
+from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
+from ravnest.seed import set_seed
 
-__all__ = ["Error", "Program", "Stages", "capture"]
+__all__ = [
+    "Error",
+    "Plan",
+    "Program",
+    "Simulation",
+    "Stages",
+    "capture",
+    "clusterize",
+    "set_seed",
+    "simulate",
+]

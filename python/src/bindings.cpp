@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "convert.h"
+#include "planning.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/torchscript/torchscript.h"
@@ -25,32 +27,8 @@ namespace graph = ravnest::graph;
 
 Mode mode_of(bool training) { return training ? Mode::kTrain : Mode::kEval; }
 
-// Leaves of the caller's inputs: tensors and numbers. Whatever else there is
-// (None, strings) stands for a literal of the capture, and is compared in Python.
-c10::IValue to_ivalue(const py::handle& value) {
-  if (THPVariable_Check(value.ptr())) {
-    return THPVariable_Unpack(value.ptr());
-  }
-  if (py::isinstance<py::bool_>(value)) {
-    return value.cast<bool>();
-  }
-  if (py::isinstance<py::int_>(value)) {
-    return value.cast<std::int64_t>();
-  }
-  if (py::isinstance<py::float_>(value)) {
-    return value.cast<double>();
-  }
-  return {};
-}
-
-std::vector<c10::IValue> to_ivalues(const py::sequence& values) {
-  std::vector<c10::IValue> converted;
-  converted.reserve(values.size());
-  for (const py::handle value : values) {
-    converted.push_back(to_ivalue(value));
-  }
-  return converted;
-}
+using ravnest::python::to_ivalue;
+using ravnest::python::to_ivalues;
 
 // An example input of a TorchScript model: leaves, nested in tuples, lists and dicts.
 c10::IValue to_nested_ivalue(const py::handle& value) {
@@ -344,6 +322,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   });
   module.def("read_capture", &read_capture);
   module.def("read_torchscript", &read_torchscript);
+  ravnest::python::bind_planning(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {

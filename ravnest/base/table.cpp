@@ -1,4 +1,4 @@
-#include "ravnest/cli/table.h"
+#include "ravnest/base/table.h"
 
 #include <langinfo.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace ravnest::cli {
+namespace ravnest {
 
 namespace {
 
@@ -216,4 +216,4 @@ std::string format_grouped(std::int64_t count) {
   return digits;
 }
 
-}  // namespace ravnest::cli
+}  // namespace ravnest

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ravnest::cli {
+namespace ravnest {
 
 // How to write for whoever reads standard output.
 struct Style {
@@ -68,4 +68,4 @@ std::string format_flops(std::int64_t flops);
 // 11173962 → "11,173,962".
 std::string format_grouped(std::int64_t count);
 
-}  // namespace ravnest::cli
+}  // namespace ravnest

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "ravnest/cli/table.h"
+#include "ravnest/base/table.h"
 #include "ravnest/graph/cost/cost.h"
 #include "ravnest/graph/cost/statistics.h"
 #include "ravnest/graph/program.h"

@@ -93,7 +93,7 @@ PassMemory::Step PassMemory::read_step(const Graph& graph, const GraphCosts& cos
 // entered the range and what leaves it.
 struct PassMemory::Walk {
   Walk(const PassMemory& owner, std::size_t begin, std::size_t end)
-      : memory(owner), first(begin), last(end) {
+      : memory(owner), first(begin), last(end), moments(end - begin) {
     std::unordered_set<ValueId> made;
     for (std::size_t index = first; index < last; ++index) {
       made.insert(step(index).makes.begin(), step(index).makes.end());
@@ -123,7 +123,10 @@ struct PassMemory::Walk {
   void take(std::int64_t nbytes) { live = saturating_add(live, nbytes); }
   // Not below nothing: sums that stopped at the largest number have forgotten.
   void give(std::int64_t nbytes) { live = std::max<std::int64_t>(live - nbytes, 0); }
-  void note(std::int64_t temporary) { peak = std::max(peak, saturating_add(live, temporary)); }
+  void note(std::size_t index, std::int64_t temporary) {
+    std::int64_t& moment = moments[index - first];
+    moment = std::max(moment, saturating_add(live, temporary));
+  }
 
   void forward(std::size_t index) {
     for (const ValueId id : step(index).makes) {
@@ -134,7 +137,7 @@ struct PassMemory::Walk {
       first_saver.try_emplace(id, index);
     }
     // Kernels reorder less on the way forward.
-    note(step(index).has_backward ? step(index).temporary / 2 : 0);
+    note(index, step(index).has_backward ? step(index).temporary / 2 : 0);
     for (const std::vector<ValueId>* list : {&step(index).reads, &step(index).makes}) {
       for (const ValueId id : *list) {
         const bool is_done = memory.last_use_[id] == index && !held.contains(id) &&
@@ -163,7 +166,7 @@ struct PassMemory::Walk {
       gradients[id] = takes_over ? bytes(id) : size;
       take(size);
     }
-    note(temporary);
+    note(index, temporary);
     release_after(index, moved);
   }
 
@@ -182,7 +185,7 @@ struct PassMemory::Walk {
     }
   }
 
-  std::int64_t run() {
+  void run() {
     for (std::size_t index = first; index < last; ++index) {
       forward(index);
     }
@@ -195,7 +198,6 @@ struct PassMemory::Walk {
     for (std::size_t index = last; index-- > first;) {
       backward(index);
     }
-    return peak;
   }
 
   const PassMemory& memory;
@@ -207,11 +209,29 @@ struct PassMemory::Walk {
   std::unordered_map<ValueId, std::size_t> first_saver;
   std::unordered_map<ValueId, std::int64_t> gradients;
   std::int64_t live = 0;
-  std::int64_t peak = 0;
+  std::vector<std::int64_t> moments;  // by op of the range: the highest
 };
 
 std::int64_t PassMemory::peak(std::size_t first, std::size_t last) const {
-  return Walk(*this, first, last).run();
+  Walk walk(*this, first, last);
+  walk.run();
+  return walk.moments.empty() ? 0 : std::ranges::max(walk.moments);
+}
+
+std::vector<std::int64_t> PassMemory::overheads() const {
+  Walk walk(*this, 0, steps_.size());
+  walk.run();
+  std::vector<std::int64_t> overheads = std::move(walk.moments);
+  std::unordered_set<ValueId> seen;
+  std::int64_t kept = 0;
+  for (std::size_t index = 0; index < steps_.size(); ++index) {
+    kept = saturating_add(kept, steps_[index].saved_extra);
+    for (const ValueId id : steps_[index].saved) {
+      kept = saturating_add(kept, seen.insert(id).second ? bytes_[id] : 0);
+    }
+    overheads[index] = std::max<std::int64_t>(overheads[index] - kept, 0);
+  }
+  return overheads;
 }
 
 }  // namespace ravnest::graph

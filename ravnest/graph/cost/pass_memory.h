@@ -20,6 +20,11 @@ class PassMemory {
   // enters and leaves the range included.
   [[nodiscard]] std::int64_t peak(std::size_t first, std::size_t last) const;
 
+  // By op: bytes at its own highest moment, in a pass through the whole graph, beyond
+  // what autograd keeps of the ops up to it. With that the peak of any range is about
+  // the largest sum of the two, without another walk.
+  [[nodiscard]] std::vector<std::int64_t> overheads() const;
+
  private:
   struct Step {
     std::vector<ValueId> reads;  // storages, weights aside

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_set>
 #include <utility>
 
-#include "ravnest/base/error.h"
+#include "ravnest/graph/cost/batch.h"
 #include "ravnest/graph/cost/places.h"
 #include "ravnest/graph/shapes.h"
 
@@ -15,67 +14,6 @@ namespace ravnest::graph {
 namespace {
 
 constexpr double kLargestShare = 0.2;
-
-struct Batch {
-  std::set<std::string> symbols;         // dimension 0 of the user's inputs
-  std::optional<std::int64_t> captured;  // in the example
-};
-
-Batch find_batch(const Graph& graph) {
-  Batch batch;
-  for (const Input* input : graph.user_inputs()) {
-    if (input->kind != InputKind::kUser) {
-      continue;
-    }
-    const TensorType& type = graph.value(input->value).type;
-    if (!type.is_known() || type.sizes.empty()) {
-      continue;
-    }
-    if (const std::string* symbol = type.sizes[0].find_symbol()) {
-      batch.symbols.insert(*symbol);
-    }
-    if (!batch.captured) {
-      batch.captured = type.sizes[0].evaluate(graph.hints());
-    }
-  }
-  return batch;
-}
-
-void check_batch(const Graph& graph, const Batch& batch, std::int64_t wanted) {
-  if (wanted < 1) {
-    throw_invalid("[statistics] expected a batch of 1 or more, got ", wanted, ".");
-  }
-  if (batch.symbols.empty()) {
-    if (batch.captured && *batch.captured == wanted) {
-      return;
-    }
-    if (!batch.captured) {
-      throw_invalid("[statistics] expected a model whose shapes are known, got batch ", wanted,
-                    " for one that was captured without example inputs. Capture it with some.");
-    }
-    throw_invalid("[statistics] expected batch ", *batch.captured,
-                  ", which the model was captured with and is fixed to, got ", wanted, ".");
-  }
-  for (const std::string& name : batch.symbols) {
-    const auto symbol = graph.symbols.find(name);
-    if (symbol != graph.symbols.end() && symbol->second.max && wanted > *symbol->second.max) {
-      throw_invalid("[statistics] expected a batch of ", *symbol->second.max, " or less, got ",
-                    wanted, ".");
-    }
-  }
-}
-
-SymbolValues symbol_values(const Graph& graph, const Batch& batch,
-                           std::optional<std::int64_t> wanted) {
-  SymbolValues symbols = graph.hints();
-  if (wanted) {
-    check_batch(graph, batch, *wanted);
-    for (const std::string& name : batch.symbols) {
-      symbols[name] = *wanted;
-    }
-  }
-  return symbols;
-}
 
 std::string parent_of(const std::string& weight) {
   const std::size_t dot = weight.rfind('.');
@@ -143,7 +81,7 @@ void count_ops(const Graph& graph, const GraphCosts& costs, Statistics& out,
 Statistics statistics(const Program& program, const StatisticsOptions& options) {
   const Graph& graph = program.graph;
   const Batch batch = find_batch(graph);
-  const GraphCosts costs = estimate_costs(graph, symbol_values(graph, batch, options.batch));
+  const GraphCosts costs = estimate_costs(graph, batch_symbols(graph, batch, options.batch));
   Statistics out;
   out.ops = static_cast<std::int64_t>(graph.ops.size());
   out.captured_batch = batch.captured;

@@ -1,0 +1,1 @@
+"""Names of the Python Ravnest that scripts import from here."""
