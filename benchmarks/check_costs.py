@@ -77,6 +77,13 @@ def house_squares(output):
     return output.price.square().mean() + classes(output.rooms)
 
 
+def both_heads(output):
+    """Inception gives its auxiliary head in training alone."""
+    if isinstance(output, torch.Tensor):
+        return classes(output)
+    return classes(output.logits) + classes(output.aux_logits)
+
+
 class Encoder(nn.Module):
     """PyTorch's own transformer layers, whose attention is written out in the graph."""
 
@@ -105,7 +112,7 @@ CASES = [
         "inception",
         lambda: zoo.inception_v3(num_classes=10, width=0.25, small_input=True),
         images("x", 3, 75),
-        lambda out: classes(out.logits) + classes(out.aux_logits),
+        both_heads,
     ),
     Case("gpt", zoo.GPT, tokens(1000, 128), next_token, (4, 16)),
     Case(

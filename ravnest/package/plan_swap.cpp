@@ -160,6 +160,7 @@ void PlanSwap::commit() {
     }
   } catch (const fs::filesystem_error& error) {
     keep_staging_ = !undo(steps, done);
+    sync_folder(node_data_);
     throw_io(
         concat("cannot put the plan into '", node_data_.string(), "': ", error.code().message()));
   }

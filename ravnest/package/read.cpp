@@ -31,13 +31,24 @@ std::int64_t id_of(std::string_view name) {
   return id;
 }
 
+// Whether something is there; throws where the disk does not say.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  const bool found = fs::exists(path, error);
+  if (error) {
+    throw Error(ErrorKind::kIo,
+                concat("[package] cannot look at '", path.string(), "': ", error.message(), "."));
+  }
+  return found;
+}
+
 fs::path node_path(const fs::path& node_data, std::string_view name) {
   const fs::path nodes = node_data / "nodes";
-  if (!fs::is_directory(nodes)) {
+  if (!is_there(nodes)) {
     throw_invalid("[package] no plan in '", node_data.string(), "': run clusterize first.");
   }
   fs::path path = nodes / concat(name, ".json");
-  if (!fs::exists(path)) {
+  if (!is_there(path)) {
     throw_invalid("[package] the plan in '", node_data.string(), "' has no part for '", name,
                   "': see the files in '", nodes.string(), "'.");
   }

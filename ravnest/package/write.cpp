@@ -78,6 +78,15 @@ void check_weights(const planner::Cluster& cluster, const std::vector<graph::Sta
   }
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorKind::kIo, concat("[package] cannot make the folder '", folder.string(),
+                                       "': ", error.message(), "."));
+  }
+}
+
 // Clusters that are cut alike share their sub-models.
 using Slices = std::map<Cuts, std::vector<graph::Stage>>;
 
@@ -102,15 +111,15 @@ void write_plan(const graph::Program& program, const planner::Plan& plan,
   const Slices slices = slice_all(program, plan);
   const std::string id = plan_id(program, plan);
   PlanSwap swap(node_data);
-  fs::create_directories(swap.folder() / "nodes");
+  make_folder(swap.folder() / "nodes");
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
     const auto& stages = slices.at(cuts_of(plan.clusters[c], program.graph.ops.size()));
     for (std::size_t k = 0; k < stages.size(); ++k) {
       NodeConfig node = make_node(plan, c, k);
       node.plan = id;
-      fs::create_directories(stage_folder(swap.folder(), node));
-      write_stage(program, stages, {.plan = id, .cluster = c, .stage = k},
-                  stage_folder(swap.folder(), node));
+      const fs::path folder = stage_folder(swap.folder(), node);
+      make_folder(folder);
+      write_stage(program, stages, {.plan = id, .cluster = c, .stage = k}, folder);
       write_node(node, stage_folder(node_data, node).generic_string() + "/",
                  swap.folder() / "nodes" / concat("node_", node.id, ".json"));
     }

@@ -1,22 +1,29 @@
 #include "ravnest/planner/model_costs.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
-#include <string_view>
-#include <unordered_map>
 
 #include "ravnest/base/error.h"
-#include "ravnest/graph/aliasing.h"
 #include "ravnest/graph/cost/batch.h"
-#include "ravnest/graph/cost/pass_memory.h"
 #include "ravnest/graph/shapes.h"
+#include "ravnest/planner/model_facts.h"
 
 namespace ravnest::planner {
 
-using graph::GraphCosts;
 using graph::ValueId;
+
+namespace {
+
+// Cuts (first, last] carry something.
+void carry(std::vector<std::int64_t>& bytes, std::size_t first, std::size_t last,
+           std::int64_t nbytes) {
+  for (std::size_t cut = first + 1; cut <= last; ++cut) {
+    bytes[cut] = graph::saturating_add(bytes[cut], nbytes);
+  }
+}
+
+}  // namespace
 
 std::int64_t StageMemory::total() const {
   std::int64_t sum = 0;
@@ -27,72 +34,6 @@ std::int64_t StageMemory::total() const {
   return sum;
 }
 
-// What is derived from the graph once and then summed over ranges.
-struct ModelCosts::Facts {
-  struct Weight {
-    std::int64_t nbytes = 0;
-    bool is_parameter = false;
-    bool is_trainable = false;
-  };
-
-  Facts(const graph::Program& whole, const graph::SymbolValues& symbols)
-      : program(whole),
-        graph(whole.graph),
-        costs(graph::estimate_costs(whole.graph, symbols)),
-        aliasing(whole.graph),
-        weight_of(whole.graph.values.size(), kNone),
-        uses(whole.graph.ops.size()),
-        overheads(costs.known ? graph::PassMemory(whole.graph, costs).overheads()
-                              : std::vector<std::int64_t>(whole.graph.ops.size(), 0)) {
-    for (const graph::Weight& weight : program.weights) {
-      by_name.emplace(weight.name, &weight);
-    }
-    for (const graph::Input& input : graph.inputs) {
-      if (input.is_weight()) {
-        add_weight(input);
-      }
-    }
-    for (std::size_t op = 0; op < graph.ops.size(); ++op) {
-      for_each_ref(graph.ops[op], [&](ValueId id) {
-        if (weight_of[id] != kNone) {
-          uses[op].push_back(weight_of[id]);
-        }
-      });
-    }
-  }
-
-  // Tied weights may come in as several inputs of one name.
-  void add_weight(const graph::Input& input) {
-    const auto [known, is_new] = place_of.emplace(input.target, weights.size());
-    weight_of[input.value] = known->second;
-    if (!is_new) {
-      return;
-    }
-    const auto found = by_name.find(input.target);
-    RAVNEST_CHECK(found != by_name.end());
-    const graph::Weight* weight = found->second;
-    const bool is_parameter = weight->kind == graph::InputKind::kParameter;
-    weights.push_back({.nbytes = graph::nbytes(weight->type, {}).value_or(0),
-                       .is_parameter = is_parameter,
-                       .is_trainable = is_parameter && weight->type.requires_grad});
-    names.push_back(input.target);
-  }
-
-  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-
-  const graph::Program& program;
-  const graph::Graph& graph;
-  GraphCosts costs;
-  graph::Aliasing aliasing;
-  std::vector<Weight> weights;
-  std::vector<std::string> names;                              // of the weights
-  std::unordered_map<std::string_view, std::size_t> place_of;  // by name, among them
-  std::unordered_map<std::string_view, const graph::Weight*> by_name;
-  std::vector<std::size_t> weight_of;          // by value
-  std::vector<std::vector<std::size_t>> uses;  // by op: weights
-  std::vector<std::int64_t> overheads;         // by op, see PassMemory
-};
-
 ModelCosts::ModelCosts(const graph::Program& program, const PlanOptions& options)
     : state_per_byte_(graph::state_per_parameter_byte(options.optimizer)) {
   if (program.graph.ops.empty()) {
@@ -100,7 +41,7 @@ ModelCosts::ModelCosts(const graph::Program& program, const PlanOptions& options
   }
   const graph::Batch batch = graph::find_batch(program.graph);
   batch_ = options.batch ? options.batch : batch.captured;
-  const Facts facts(program, graph::batch_symbols(program.graph, batch, options.batch));
+  const ModelFacts facts(program, graph::batch_symbols(program.graph, batch, options.batch));
   known_ = facts.costs.known;
   find_parameters(facts);
   std::vector<std::int64_t> forward;
@@ -127,16 +68,16 @@ ModelCosts::ModelCosts(const graph::Program& program, const PlanOptions& options
   }
 }
 
-void ModelCosts::find_parameters(const Facts& facts) {
-  std::vector<std::size_t> place(facts.weights.size(), Facts::kNone);
+void ModelCosts::find_parameters(const ModelFacts& facts) {
+  std::vector<std::size_t> place(facts.weights.size(), ModelFacts::kNone);
   for (std::size_t op = 0; op < facts.uses.size(); ++op) {
     for (const std::size_t weight : facts.uses[op]) {
       if (!facts.weights[weight].is_parameter) {
         continue;
       }
-      if (place[weight] == Facts::kNone) {
+      if (place[weight] == ModelFacts::kNone) {
         place[weight] = parameters_.size();
-        parameters_.push_back(facts.names[weight]);
+        parameters_.push_back(facts.weights[weight].name);
         parameter_bytes_.push_back(facts.weights[weight].nbytes);
         parameter_first_.push_back(op);
         parameter_uses_.emplace_back();
@@ -146,8 +87,8 @@ void ModelCosts::find_parameters(const Facts& facts) {
   }
   // Those that nobody uses are with the last stage, as `slice` has them.
   for (std::size_t weight = 0; weight < facts.weights.size(); ++weight) {
-    if (facts.weights[weight].is_parameter && place[weight] == Facts::kNone) {
-      parameters_.push_back(facts.names[weight]);
+    if (facts.weights[weight].is_parameter && place[weight] == ModelFacts::kNone) {
+      parameters_.push_back(facts.weights[weight].name);
       parameter_bytes_.push_back(facts.weights[weight].nbytes);
       parameter_first_.push_back(facts.graph.ops.size());
       parameter_uses_.emplace_back();
@@ -155,37 +96,14 @@ void ModelCosts::find_parameters(const Facts& facts) {
   }
 }
 
-void ModelCosts::find_crossings(const Facts& facts, std::vector<std::int64_t>& forward,
+void ModelCosts::find_crossings(const ModelFacts& facts, std::vector<std::int64_t>& forward,
                                 std::vector<std::int64_t>& backward) const {
   const std::size_t ops = facts.graph.ops.size();
-  std::vector<std::size_t> last_use(facts.graph.values.size(), 0);
-  const auto note = [&](ValueId id, std::size_t op) {
-    std::size_t& last = last_use[facts.aliasing.same[id]];
-    last = std::max(last, op);
-  };
-  for (std::size_t op = 0; op < ops; ++op) {
-    for_each_ref(facts.graph.ops[op], [&](ValueId id) { note(id, op); });
-  }
-  for (const graph::Argument& output : facts.graph.outputs) {
-    for_each_ref(output, [&](ValueId id) { note(id, ops - 1); });
-  }
   forward.assign(ops + 1, 0);
   backward.assign(ops + 1, 0);
-  // Cuts (first, last] carry it.
-  const auto carry = [](std::vector<std::int64_t>& bytes, std::size_t first, std::size_t last,
-                        std::int64_t nbytes) {
-    for (std::size_t cut = first + 1; cut <= last; ++cut) {
-      bytes[cut] = graph::saturating_add(bytes[cut], nbytes);
-    }
-  };
-  for (ValueId id = 0; id < facts.graph.values.size(); ++id) {
-    if (facts.aliasing.same[id] == id && facts.aliasing.definer[id] &&
-        facts.graph.value(id).kind == graph::ValueKind::kTensor) {
-      const std::size_t first = *facts.aliasing.definer[id];
-      carry(forward, first, last_use[id], facts.costs.storage_bytes[id]);
-      carry(backward, first, last_use[id],
-            facts.costs.needs_grad[id] ? facts.costs.storage_bytes[id] : 0);
-    }
+  for (const ModelFacts::Crossing& crossing : facts.crossings) {
+    carry(forward, crossing.first, crossing.last, crossing.nbytes);
+    carry(backward, crossing.first, crossing.last, crossing.has_gradient ? crossing.nbytes : 0);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameter_uses_[i].empty()) {
@@ -198,10 +116,10 @@ void ModelCosts::find_crossings(const Facts& facts, std::vector<std::int64_t>& f
 // A buffer that is changed must have all its uses in one stage: in two processes it would
 // drift apart. And memory that may or may not be shared is not cut through where it is
 // changed in place, as `slice` would refuse.
-std::vector<bool> ModelCosts::find_allowed(const Facts& facts) const {
+std::vector<bool> ModelCosts::find_allowed(const ModelFacts& facts) const {
   const std::size_t ops = facts.graph.ops.size();
   struct Group {
-    std::size_t first = Facts::kNone;
+    std::size_t first = ModelFacts::kNone;
     std::size_t last = 0;
     bool is_changed = false;
     bool is_buffer = false;
@@ -213,7 +131,7 @@ std::vector<bool> ModelCosts::find_allowed(const Facts& facts) const {
       Group& group = groups[facts.aliasing.root[id]];
       group.first = std::min(group.first, op);
       group.last = op;
-      group.is_buffer = group.is_buffer || facts.weight_of[id] != Facts::kNone;
+      group.is_buffer = group.is_buffer || facts.weight_of[id] != ModelFacts::kNone;
     };
     for_each_ref(facts.graph.ops[op], note);
     for_each_result(facts.graph.ops[op], [&](ValueId id) {
@@ -256,7 +174,7 @@ void ModelCosts::choose_positions(const std::vector<bool>& allowed,
   positions_.push_back(ops);
 }
 
-void ModelCosts::measure_work(const Facts& facts, const PlanOptions& options) {
+void ModelCosts::measure_work(const ModelFacts& facts, const PlanOptions& options) {
   const std::size_t ops = facts.graph.ops.size();
   std::vector<double> forward(ops, 0.0);
   std::vector<double> backward(ops, 0.0);
@@ -301,56 +219,131 @@ void ModelCosts::measure_work(const Facts& facts, const PlanOptions& options) {
   }
 }
 
-void ModelCosts::measure_ranges(const Facts& facts) {
+namespace {
+
+// What a part of the model takes, while the part grows at its end.
+class GrowingRange {
+ public:
+  GrowingRange(const ModelFacts& facts, std::size_t first_op)
+      : facts_(facts),
+        first_(first_op),
+        weight_seen_(facts.weights.size(), false),
+        saved_(facts.graph.values.size(), false),
+        held_(facts.graph.values.size(), 0) {
+    for (const ModelFacts::Crossing& crossing : facts.crossings) {
+      if (crossing.first < first_op && crossing.last >= first_op) {
+        hold(crossing.storage, crossing.nbytes);
+      }
+    }
+  }
+
+  void add_op(std::size_t op) {
+    for (const std::size_t weight : facts_.uses[op]) {
+      if (!weight_seen_[weight]) {
+        weight_seen_[weight] = true;
+        const ModelFacts::Weight& seen = facts_.weights[weight];
+        weights = graph::saturating_add(weights, seen.nbytes);
+        trainable = graph::saturating_add(trainable, seen.is_trainable ? seen.nbytes : 0);
+      }
+    }
+    if (!facts_.costs.known) {
+      return;
+    }
+    for (const ValueId input : facts_.user_inputs[op]) {
+      if (held_[input] == 0 && !saved_[input]) {
+        hold(input, facts_.costs.storage_bytes[input]);
+      }
+    }
+    kept = graph::saturating_add(kept, facts_.costs.ops[op].saved_extra_bytes);
+    for (const ValueId id : facts_.costs.ops[op].saved) {
+      save(id);
+    }
+    pass_ = std::max(pass_, graph::saturating_add(kept, facts_.overheads[op]));
+  }
+
+  // Of a part that ends here: what enters it, what leaves it and the gradients that come
+  // back are there all the time.
+  std::int64_t peak(std::size_t last_op, const std::vector<std::size_t>& crossing) const {
+    std::int64_t leaving = 0;
+    for (const std::size_t index : crossing) {
+      const ModelFacts::Crossing& value = facts_.crossings[index];
+      const bool comes_back = value.has_gradient && last_op < facts_.graph.ops.size();
+      leaving = graph::saturating_add(leaving, comes_back ? value.nbytes : 0);
+      if (value.first >= first_ && value.first < last_op && !saved_[value.storage]) {
+        leaving = graph::saturating_add(leaving, value.nbytes);
+      }
+    }
+    const std::int64_t ends = graph::saturating_add(entered_, leaving);
+    return graph::saturating_add(ends, inner());
+  }
+
+  std::int64_t inner() const { return std::max(pass_, kept); }
+
+  std::int64_t weights = 0;
+  std::int64_t trainable = 0;
+  std::int64_t kept = 0;  // by autograd
+
+ private:
+  void hold(ValueId storage, std::int64_t nbytes) {
+    held_[storage] = graph::saturating_add(held_[storage], nbytes);
+    entered_ = graph::saturating_add(entered_, nbytes);
+  }
+
+  void save(ValueId storage) {
+    if (saved_[storage]) {
+      return;
+    }
+    saved_[storage] = true;
+    kept = graph::saturating_add(kept, facts_.costs.storage_bytes[storage]);
+    entered_ = std::max<std::int64_t>(entered_ - held_[storage], 0);
+  }
+
+  const ModelFacts& facts_;
+  std::size_t first_;
+  std::vector<bool> weight_seen_;
+  std::vector<bool> saved_;         // by storage
+  std::vector<std::int64_t> held_;  // by storage: what entered
+  std::int64_t entered_ = 0;        // and is not kept by autograd
+  std::int64_t pass_ = 0;
+};
+
+}  // namespace
+
+void ModelCosts::measure_ranges(const ModelFacts& facts) {
   const std::size_t cells = positions_.size() * positions_.size();
-  for (auto* table : {&weight_bytes_, &trainable_bytes_, &kept_bytes_, &peak_bytes_}) {
+  for (auto* table : {&weight_bytes_, &trainable_bytes_, &kept_bytes_, &peak_bytes_, &inner_bytes_,
+                      &most_bytes_}) {
     table->assign(cells, 0);
   }
-  // Storages and weights share one space of marks.
-  std::vector<std::size_t> seen(facts.graph.values.size() + facts.weights.size(), Facts::kNone);
-  for (std::size_t first = 0; first < size(); ++first) {
-    measure_range(facts, first, seen);
-  }
-}
-
-void ModelCosts::measure_range(const Facts& facts, std::size_t first,
-                               std::vector<std::size_t>& seen) {
-  std::int64_t all = 0;
-  std::int64_t trainable = 0;
-  std::int64_t kept = 0;
-  std::int64_t peak = 0;
-  const auto is_new = [&](std::size_t mark) {
-    const bool fresh = seen[mark] != first;
-    seen[mark] = first;
-    return fresh;
-  };
-  for (std::size_t last = first + 1; last < positions_.size(); ++last) {
-    for (std::size_t op = positions_[last - 1]; op < positions_[last]; ++op) {
-      for (const std::size_t weight : facts.uses[op]) {
-        if (is_new(facts.graph.values.size() + weight)) {
-          const Facts::Weight& facts_of = facts.weights[weight];
-          all = graph::saturating_add(all, facts_of.nbytes);
-          trainable = graph::saturating_add(trainable, facts_of.is_trainable ? facts_of.nbytes : 0);
-        }
-      }
-      if (!known_) {
-        continue;
-      }
-      kept = graph::saturating_add(kept, facts.costs.ops[op].saved_extra_bytes);
-      for (const ValueId id : facts.costs.ops[op].saved) {
-        kept = graph::saturating_add(kept, is_new(id) ? facts.costs.storage_bytes[id] : 0);
-      }
-      peak = std::max(peak, graph::saturating_add(kept, facts.overheads[op]));
+  std::vector<std::vector<std::size_t>> crossing(positions_.size());
+  for (std::size_t index = 0; index < facts.crossings.size(); ++index) {
+    const auto first = std::ranges::upper_bound(positions_, facts.crossings[index].first);
+    const auto last = std::ranges::upper_bound(positions_, facts.crossings[index].last);
+    for (auto at = first; at != last; ++at) {
+      crossing[static_cast<std::size_t>(at - positions_.begin())].push_back(index);
     }
-    weight_bytes_[at(first, last)] = all;
-    trainable_bytes_[at(first, last)] = trainable;
-    kept_bytes_[at(first, last)] = kept;
-    peak_bytes_[at(first, last)] = std::max(peak, kept);
+  }
+  for (std::size_t first = 0; first < size(); ++first) {
+    GrowingRange range(facts, positions_[first]);
+    for (std::size_t last = first + 1; last < positions_.size(); ++last) {
+      for (std::size_t op = positions_[last - 1]; op < positions_[last]; ++op) {
+        range.add_op(op);
+      }
+      weight_bytes_[at(first, last)] = range.weights;
+      trainable_bytes_[at(first, last)] = range.trainable;
+      kept_bytes_[at(first, last)] = range.kept;
+      if (known_) {
+        peak_bytes_[at(first, last)] = range.peak(positions_[last], crossing[last]);
+        inner_bytes_[at(first, last)] = range.inner();
+        most_bytes_[at(first, last)] =
+            std::max(most_bytes_[at(first, last - 1)], peak_bytes_[at(first, last)]);
+      }
+    }
   }
 }
 
 void ModelCosts::scale_passes(double factor) {
-  for (auto* table : {&kept_bytes_, &peak_bytes_}) {
+  for (auto* table : {&kept_bytes_, &peak_bytes_, &inner_bytes_, &most_bytes_}) {
     for (std::int64_t& nbytes : *table) {
       nbytes = static_cast<std::int64_t>(static_cast<double>(nbytes) * factor);
     }
@@ -390,6 +383,27 @@ StageMemory ModelCosts::memory(std::size_t first, std::size_t last, std::size_t 
   memory.activations = graph::saturating_multiply(kept_bytes_[cell], times);
   memory.temporary = peak_bytes_[cell] - kept_bytes_[cell];
   return memory;
+}
+
+// All but the one pass that is computed.
+std::int64_t ModelCosts::fixed_memory(std::size_t cell, std::size_t passes) const {
+  const auto times = static_cast<std::int64_t>(passes);
+  const std::int64_t copies = graph::saturating_add(times, state_per_byte_);
+  const std::int64_t trained = graph::saturating_multiply(trainable_bytes_[cell], copies);
+  const std::int64_t others = graph::saturating_multiply(kept_bytes_[cell], times - 1);
+  return graph::saturating_add(graph::saturating_add(weight_bytes_[cell], trained), others);
+}
+
+std::int64_t ModelCosts::least_memory(std::size_t first, std::size_t last,
+                                      std::size_t passes) const {
+  const std::size_t cell = at(first, last);
+  return graph::saturating_add(fixed_memory(cell, passes), inner_bytes_[cell]);
+}
+
+std::int64_t ModelCosts::most_memory(std::size_t first, std::size_t last,
+                                     std::size_t passes) const {
+  const std::size_t cell = at(first, last);
+  return graph::saturating_add(fixed_memory(cell, passes), most_bytes_[cell]);
 }
 
 }  // namespace ravnest::planner

@@ -9,6 +9,8 @@
 
 namespace ravnest::planner {
 
+struct ModelFacts;
+
 // What every part of a model costs, for all parts at once. Places where the model may
 // be cut are *positions* 0 … size(): every op up to `kMostPositions` of them, and in
 // larger models those with the least to send; none where both sides would change one
@@ -35,8 +37,12 @@ class ModelCosts {
   // Those that live before `first` and are used in [first, last) too.
   std::vector<std::string> copies(std::size_t first, std::size_t last) const;
 
-  // What a stage over this range takes with so many passes in flight. Grows with the range.
+  // What a stage over this range takes with so many passes in flight.
   StageMemory memory(std::size_t first, std::size_t last, std::size_t passes) const;
+  // Bounds of that which grow with the range; memory itself may shrink where a cut has
+  // less to send.
+  std::int64_t least_memory(std::size_t first, std::size_t last, std::size_t passes) const;
+  std::int64_t most_memory(std::size_t first, std::size_t last, std::size_t passes) const;
 
   // What crosses a cut here in one pass: values, and gradients on the way back. A value
   // used further on counts at every cut it passes; a tied parameter is kept equal across.
@@ -47,18 +53,16 @@ class ModelCosts {
   bool known() const { return known_; }  // see Plan::costs_known
 
  private:
-  struct Facts;
-
-  void find_parameters(const Facts& facts);
-  void find_crossings(const Facts& facts, std::vector<std::int64_t>& forward,
+  void find_parameters(const ModelFacts& facts);
+  void find_crossings(const ModelFacts& facts, std::vector<std::int64_t>& forward,
                       std::vector<std::int64_t>& backward) const;
-  std::vector<bool> find_allowed(const Facts& facts) const;
+  std::vector<bool> find_allowed(const ModelFacts& facts) const;
   void choose_positions(const std::vector<bool>& allowed,
                         const std::vector<std::int64_t>& crossing);
-  void measure_work(const Facts& facts, const PlanOptions& options);
-  void measure_ranges(const Facts& facts);
-  void measure_range(const Facts& facts, std::size_t first, std::vector<std::size_t>& seen);
+  void measure_work(const ModelFacts& facts, const PlanOptions& options);
+  void measure_ranges(const ModelFacts& facts);
   void scale_passes(double factor);
+  std::int64_t fixed_memory(std::size_t cell, std::size_t passes) const;
   std::size_t at(std::size_t first, std::size_t last) const {
     return first * positions_.size() + last;
   }
@@ -79,8 +83,10 @@ class ModelCosts {
   // By range, see at().
   std::vector<std::int64_t> weight_bytes_;
   std::vector<std::int64_t> trainable_bytes_;
-  std::vector<std::int64_t> kept_bytes_;  // by autograd, for one pass
-  std::vector<std::int64_t> peak_bytes_;  // of one pass
+  std::vector<std::int64_t> kept_bytes_;   // by autograd, for one pass
+  std::vector<std::int64_t> peak_bytes_;   // of one pass
+  std::vector<std::int64_t> inner_bytes_;  // of that: without what enters and leaves
+  std::vector<std::int64_t> most_bytes_;   // the largest peak of a shorter range from here
 };
 
 }  // namespace ravnest::planner

@@ -62,28 +62,47 @@ class Reach {
   // The end of the shortest stage from here that has a parameter of its own.
   std::size_t shortest(std::size_t first) const { return shortest_[first]; }
 
-  // By first position: the furthest end that fits the RAM.
-  std::vector<std::size_t> by_memory(std::int64_t ram_bytes, std::size_t passes) const {
-    std::vector<std::size_t> ends(costs_.size() + 1, costs_.size());
-    std::size_t last = 0;
-    for (std::size_t first = 0; first < costs_.size(); ++first) {
-      last = std::max(last, first);
-      while (last < costs_.size() && costs_.memory(first, last + 1, passes).total() <= ram_bytes) {
-        ++last;
-      }
-      ends[first] = last;
-    }
-    return ends;
+  // By first position: ends that fit the RAM. All up to `safe` do, none beyond `most`.
+  struct Ends {
+    std::vector<std::size_t> safe;
+    std::vector<std::size_t> most;
+    std::int64_t ram_bytes = 0;
+    std::size_t passes = 1;
+  };
+
+  Ends by_memory(std::int64_t ram_bytes, std::size_t passes) const {
+    return {.safe = furthest([&](std::size_t first, std::size_t last) {
+              return costs_.most_memory(first, last, passes) <= ram_bytes;
+            }),
+            .most = furthest([&](std::size_t first, std::size_t last) {
+              return costs_.least_memory(first, last, passes) <= ram_bytes;
+            }),
+            .ram_bytes = ram_bytes,
+            .passes = passes};
+  }
+
+  bool fits(const Ends& ends, std::size_t first, std::size_t last) const {
+    return last <= ends.safe[first] ||
+           (last <= ends.most[first] &&
+            costs_.memory(first, last, ends.passes).total() <= ends.ram_bytes);
   }
 
   // By first position: the furthest end that is computed in time.
   std::vector<std::size_t> by_time(double gflops, double seconds) const {
-    std::vector<std::size_t> ends(costs_.size() + 1, costs_.size());
     const double most = seconds * gflops * 1e9 * kRounding;
+    return furthest(
+        [&](std::size_t first, std::size_t last) { return costs_.work(first, last) <= most; });
+  }
+
+ private:
+  // Of a condition that a longer range is less likely to meet.
+  template <typename Condition>
+  std::vector<std::size_t> furthest(Condition&& holds) const {
+    std::vector<std::size_t> ends(costs_.size() + 1, costs_.size());
     std::size_t last = 0;
     for (std::size_t first = 0; first < costs_.size(); ++first) {
       last = std::max(last, first);
-      while (last < costs_.size() && costs_.work(first, last + 1) <= most) {
+      while (last < costs_.size() && holds(first, last + 1)) {
         ++last;
       }
       ends[first] = last;
@@ -91,7 +110,6 @@ class Reach {
     return ends;
   }
 
- private:
   const ModelCosts& costs_;
   std::vector<std::size_t> shortest_;
 };
@@ -185,7 +203,11 @@ class OrderSearch {
   }
 
   std::size_t furthest(std::size_t kind, std::size_t passes, std::size_t first) const {
-    return std::min(memory_ends_[kind][passes - 1][first], time_ends_[kind][first]);
+    return std::min(memory_ends_[kind][passes - 1].most[first], time_ends_[kind][first]);
+  }
+
+  bool fits(std::size_t kind, std::size_t passes, std::size_t first, std::size_t last) const {
+    return reach_.fits(memory_ends_[kind][passes - 1], first, last);
   }
 
   bool link_is_quick(std::size_t a, std::size_t b, std::size_t position) const {
@@ -220,9 +242,12 @@ class OrderSearch {
     Flags& found = starts(state, kind);
     found.assign(costs_.size() + 1, 0);
     for (std::size_t first = 0; first < costs_.size(); ++first) {
-      const std::size_t shortest = reach_.shortest(first);
       const std::size_t most = furthest(kind, passes, first);
-      found[first] = shortest <= most && next[shortest] <= most ? 1 : 0;
+      std::size_t last = reach_.shortest(first) <= most ? next[reach_.shortest(first)] : most + 1;
+      while (last <= most && !fits(kind, passes, first, last)) {
+        last = next[last + 1];
+      }
+      found[first] = last <= most ? 1 : 0;
     }
   }
 
@@ -253,16 +278,25 @@ class OrderSearch {
     const Flags allowed = targets(state, kind);
     const std::size_t passes = count(state);
     std::vector<int> covered(here.size() + 1, 0);  // ranges of ends: begins less those past
+    Flags ends(here.size(), 0);
     for (std::size_t at = 0; at < here.size(); ++at) {
-      if (here[at] != 0 && can_start(state, kind, previous, at)) {
-        ++covered[reach_.shortest(at)];
-        --covered[furthest(kind, passes, at) + 1];
+      if (here[at] == 0 || !can_start(state, kind, previous, at)) {
+        continue;
+      }
+      const std::size_t most = furthest(kind, passes, at);
+      const std::size_t safe = std::min(memory_ends_[kind][passes - 1].safe[at], most);
+      const std::size_t shortest = reach_.shortest(at);
+      if (shortest <= safe) {
+        ++covered[shortest];
+        --covered[safe + 1];
+      }
+      for (std::size_t last = std::max(safe + 1, shortest); last <= most; ++last) {
+        ends[last] = fits(kind, passes, at, last) ? 1 : ends[last];
       }
     }
     std::partial_sum(covered.begin(), covered.end(), covered.begin());
-    Flags ends(here.size(), 0);
     for (std::size_t at = 0; at < here.size(); ++at) {
-      ends[at] = covered[at] > 0 ? allowed[at] : 0;
+      ends[at] = covered[at] > 0 || ends[at] != 0 ? allowed[at] : 0;
     }
     return ends;
   }
@@ -271,10 +305,10 @@ class OrderSearch {
   const Kinds& kinds_;
   const Reach& reach_;
   std::size_t states_;
-  std::vector<std::size_t> strides_;                                // by kind
-  std::vector<std::vector<std::vector<std::size_t>>> memory_ends_;  // by kind, passes, first
-  std::vector<std::vector<std::size_t>> time_ends_;                 // by kind, first
-  std::vector<Flags> starts_;                                       // by state, kind
+  std::vector<std::size_t> strides_;                   // by kind
+  std::vector<std::vector<Reach::Ends>> memory_ends_;  // by kind, passes, first
+  std::vector<std::vector<std::size_t>> time_ends_;    // by kind, first
+  std::vector<Flags> starts_;                          // by state, kind
   double seconds_ = 0.0;
 };
 
@@ -347,13 +381,13 @@ class ChainSearch {
       if (best[first] == kInfinity) {
         continue;
       }
-      const std::size_t most = std::min(memory_ends_[stage][first], time_ends[first]);
+      const std::size_t most = std::min(memory_ends_[stage].most[first], time_ends[first]);
       const std::size_t begin =
           is_last ? std::max(size, reach_.shortest(first)) : reach_.shortest(first);
       for (std::size_t last = begin; last <= most; ++last) {
         const double cost =
             allowed[last] != 0 ? best[first] + weigh(stage, first, last) : kInfinity;
-        if (cost < next[last]) {
+        if (cost < next[last] && reach_.fits(memory_ends_[stage], first, last)) {
           next[last] = cost;
           came_from[last] = first;
         }
@@ -376,7 +410,7 @@ class ChainSearch {
   const PartitionProblem& problem_;
   const Reach& reach_;
   std::vector<std::size_t> order_;
-  std::vector<std::vector<std::size_t>> memory_ends_;  // by stage, first
+  std::vector<Reach::Ends> memory_ends_;  // by stage
 };
 
 double log_step(double value, double step) {

@@ -68,9 +68,10 @@ class Legends {
         static_cast<std::size_t>(std::max((place_.width + kRingGap) / (width + kRingGap), 1.0));
     const std::size_t rows = (shown + columns - 1) / columns;
     for (std::size_t i = 0; i < shown; ++i) {
-      draw_ring(plan_.rings[i],
-                {place_.x + static_cast<double>(i / rows) * (width + kRingGap),
-                 y_ + static_cast<double>(i % rows) * kRingPitch, width, kBandHeight});
+      const std::size_t column = i / rows;
+      const std::size_t row = i % rows;
+      draw_ring(plan_.rings[i], {place_.x + static_cast<double>(column) * (width + kRingGap),
+                                 y_ + static_cast<double>(row) * kRingPitch, width, kBandHeight});
     }
     y_ += static_cast<double>(rows) * kRingPitch;
     draw_rest(place_.x, plan_.rings.size() - shown, "more ring");

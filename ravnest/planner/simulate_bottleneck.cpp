@@ -12,10 +12,7 @@ namespace ravnest::planner {
 
 namespace {
 
-// A round trip is named only where it costs clearly more than the slowest machine or link:
-// in an even pipeline all of them are nearly equal, and a machine is the better answer. In
-// `kSync` every update contains a round trip anyway.
-double clearly(Schedule schedule) { return schedule == Schedule::kSync ? 2.0 : 1.05; }
+constexpr double kClearly = 1.05;
 
 std::string three_digits(double value) {
   std::ostringstream out;
@@ -46,9 +43,7 @@ class Explanation {
 
   std::string text() const {
     std::string text = cause();
-    if (simulation_.options.schedule == Schedule::kSync && stages_.size() > 1) {
-      text += flush();
-    }
+    text += waiting();
     const double halted = 1 - run_.running_seconds / simulation_.options.seconds;
     if (halted > 0) {
       text += concat(" The cluster stands still ", percent(halted),
@@ -105,13 +100,16 @@ class Explanation {
                   duration(slowest->compute_seconds()), ".");
   }
 
-  std::string flush() const {
-    if (run_.passes == 0) {
+  // What comes on top of the bottleneck.
+  std::string waiting() const {
+    const double reached = run_.running_seconds / static_cast<double>(run_.passes);
+    if (run_.passes == 0 || reached < kClearly * bottleneck_.seconds) {
       return "";
     }
-    const double reached = run_.running_seconds / static_cast<double>(run_.passes);
-    return concat(" Filling and emptying the pipeline for every update makes it one pass every ",
-                  duration(reached), ".");
+    const bool is_sync = simulation_.options.schedule == Schedule::kSync;
+    return concat(is_sync ? " With filling and emptying the pipeline for every update"
+                          : " With forwards and gradients waiting for each other",
+                  ", there is a pass every ", duration(reached), ".");
   }
 
   std::int64_t id(std::size_t stage) const { return plan_.machine(stages_[stage]).id; }
@@ -158,7 +156,10 @@ Bottleneck find_bottleneck(const std::vector<StageTimes>& times, const SimulateO
     take_if_slower(worst, BottleneckKind::kGradients, k, times[k].gradients * parts);
   }
   const Bottleneck trip = longest_round_trip(times, options.schedule);
-  return trip.seconds > worst.seconds * clearly(options.schedule) ? trip : worst;
+  // In an even pipeline all of them are nearly equal, and a machine is the better answer; in
+  // `kSync` every update contains a round trip anyway.
+  const double factor = options.schedule == Schedule::kSync ? 2.0 : kClearly;
+  return trip.seconds > worst.seconds * factor ? trip : worst;
 }
 
 std::string explain(const Bottleneck& bottleneck, const Plan& plan, std::size_t cluster,

@@ -129,8 +129,7 @@ class Picture {
     const double bottom = top + rows_height();
     add_axis(top, bottom);
     double y = top;
-    for (std::size_t i = 0; i < timeline_.rows.size(); ++i) {
-      const TimelineRow& row = timeline_.rows[i];
+    for (const TimelineRow& row : timeline_.rows) {
       if (row.stage == 0) {
         add_heading(row.cluster, y);
         y += kHeadingHeight;

@@ -339,6 +339,18 @@ TEST(WritePlan, RefusesToReplaceWhatIsNotAFolder) {
   EXPECT_EQ(tree_of(folder.path()), before);
 }
 
+TEST(WritePlan, NamesTheFolderThatCannotBeWritten) {
+  for (const char* path : {"/proc/node_data", "/dev/null"}) {
+    try {
+      write_plan(make_program(), make_single(), path);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIo);
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(WritePlan, RefusesUnsafeAddresses) {
   const TemporaryFolder folder;
   for (const char* address : {"../../etc:80", "a/b:80", "host", "host:0", ""}) {

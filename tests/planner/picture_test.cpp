@@ -25,15 +25,15 @@ struct Element {
 // Reads the XML that we write: elements, attributes, text, the five escapes. Fails the test
 // on anything that is not well formed.
 std::vector<Element> elements_of(const std::string& svg) {
-  static const std::regex tag(R"x(<(/?)([a-z]+)((?: [a-zA-Z0-9-]+="[^"<]*")*)(/?)>)x");
-  static const std::regex attribute(R"x( ([a-zA-Z0-9-]+)="([^"]*)")x");
-  static const std::regex plain(R"x((?:[^&<>\x00-\x09\x0b-\x1f]|&(?:amp|lt|gt|quot|#39);)*)x");
+  static const std::regex kTag(R"x(<(/?)([a-z]+)((?: [a-zA-Z0-9-]+="[^"<]*")*)(/?)>)x");
+  static const std::regex kAttribute(R"x( ([a-zA-Z0-9-]+)="([^"]*)")x");
+  static const std::regex kPlain(R"x((?:[^&<>\x00-\x09\x0b-\x1f]|&(?:amp|lt|gt|quot|#39);)*)x");
   std::vector<Element> elements;
   std::vector<std::string> open;
   std::string::const_iterator at = svg.begin();
-  for (std::smatch match; std::regex_search(at, svg.end(), match, tag); at = match[0].second) {
+  for (std::smatch match; std::regex_search(at, svg.end(), match, kTag); at = match[0].second) {
     const std::string between(at, match[0].first);
-    EXPECT_TRUE(std::regex_match(between, plain)) << between;
+    EXPECT_TRUE(std::regex_match(between, kPlain)) << between;
     if (match[1].length() > 0) {
       EXPECT_FALSE(open.empty());
       EXPECT_EQ(open.empty() ? "" : open.back(), match[2].str());
@@ -45,8 +45,8 @@ std::vector<Element> elements_of(const std::string& svg) {
     }
     Element element{.name = match[2]};
     const std::string list = match[3];
-    for (std::sregex_iterator it(list.begin(), list.end(), attribute), end; it != end; ++it) {
-      EXPECT_TRUE(std::regex_match((*it)[2].str(), plain)) << (*it)[2];
+    for (std::sregex_iterator it(list.begin(), list.end(), kAttribute), end; it != end; ++it) {
+      EXPECT_TRUE(std::regex_match((*it)[2].str(), kPlain)) << (*it)[2];
       EXPECT_TRUE(element.attributes.emplace((*it)[1], (*it)[2]).second);
     }
     if (match[4].length() == 0) {

@@ -68,6 +68,17 @@ TEST(Timeline, RecordsTheFillingOfThePipeline) {
   }
 }
 
+TEST(Timeline, GradientsGoFirst) {
+  // At 0.6 s the root could begin its third pass, but the first one's gradient is there.
+  const Plan plan = make_pipelines({{{0.3, 0.2}, {0.01, 0.01}, {0.01, 0.01}}}, {});
+  const Simulation found = simulate(plan, {.seconds = 2, .timeline_seconds = 1});
+  const TimelineRow& root = found.timeline.rows[0];
+  ASSERT_GE(root.blocks.size(), 3U);
+  EXPECT_EQ(root.blocks[1].kind, BlockKind::kForward);
+  EXPECT_EQ(root.blocks[2].kind, BlockKind::kBackward);
+  EXPECT_NEAR(root.blocks[2].span.from, 0.6, 1e-9);
+}
+
 TEST(Timeline, SyncUpdatesAfterTheLastMicroPass) {
   const Simulation found = simulate(
       three_stages(),

@@ -120,6 +120,24 @@ struct PassMemory::Walk {
     }
   }
 
+  // Leaves what enters and what leaves out of account, where autograd does not keep it.
+  void forget_ends() {
+    std::unordered_set<ValueId> saved;
+    for (std::size_t index = first; index < last; ++index) {
+      saved.insert(step(index).saved.begin(), step(index).saved.end());
+    }
+    for (const ValueId id : held) {
+      if (!saved.contains(id)) {
+        forgotten.insert(id);
+      }
+    }
+    live = 0;
+    for (const ValueId id : held) {
+      const bool is_output = std::ranges::find(outputs, id) != outputs.end();
+      take(is_output || forgotten.contains(id) ? 0 : bytes(id));
+    }
+  }
+
   void take(std::int64_t nbytes) { live = saturating_add(live, nbytes); }
   // Not below nothing: sums that stopped at the largest number have forgotten.
   void give(std::int64_t nbytes) { live = std::max<std::int64_t>(live - nbytes, 0); }
@@ -130,7 +148,7 @@ struct PassMemory::Walk {
 
   void forward(std::size_t index) {
     for (const ValueId id : step(index).makes) {
-      take(bytes(id));
+      take(forgotten.contains(id) ? 0 : bytes(id));
     }
     take(step(index).saved_extra);
     for (const ValueId id : step(index).saved) {
@@ -204,6 +222,7 @@ struct PassMemory::Walk {
   std::size_t first;
   std::size_t last;
   std::unordered_set<ValueId> held;
+  std::unordered_set<ValueId> forgotten;  // of those: not counted
   std::vector<ValueId> outputs;
   std::unordered_set<ValueId> released;
   std::unordered_map<ValueId, std::size_t> first_saver;
@@ -220,6 +239,7 @@ std::int64_t PassMemory::peak(std::size_t first, std::size_t last) const {
 
 std::vector<std::int64_t> PassMemory::overheads() const {
   Walk walk(*this, 0, steps_.size());
+  walk.forget_ends();
   walk.run();
   std::vector<std::int64_t> overheads = std::move(walk.moments);
   std::unordered_set<ValueId> seen;

@@ -21,8 +21,8 @@ class PassMemory {
   [[nodiscard]] std::int64_t peak(std::size_t first, std::size_t last) const;
 
   // By op: bytes at its own highest moment, in a pass through the whole graph, beyond
-  // what autograd keeps of the ops up to it. With that the peak of any range is about
-  // the largest sum of the two, without another walk.
+  // what autograd keeps of the ops up to it and what enters and leaves the graph. With
+  // that the peak of any range is about the largest sum of all three, without another walk.
   [[nodiscard]] std::vector<std::int64_t> overheads() const;
 
  private:
