@@ -6,11 +6,11 @@
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/forward_profile.h"
 #include "ravnest/package/package.h"
-#include "ravnest/planner/picture.h"
 #include "ravnest/planner/plan.h"
-#include "ravnest/planner/report.h"
-#include "ravnest/planner/simulate.h"
-#include "ravnest/planner/tables.h"
+#include "ravnest/planner/report/picture.h"
+#include "ravnest/planner/report/report.h"
+#include "ravnest/planner/report/tables.h"
+#include "ravnest/planner/simulate/simulate.h"
 
 namespace py = pybind11;
 

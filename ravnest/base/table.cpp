@@ -206,6 +206,27 @@ std::string format_count(std::int64_t count) { return scaled(count, ""); }
 
 std::string format_flops(std::int64_t flops) { return scaled(flops, "FLOP"); }
 
+std::string format_number(double number) {
+  if (number >= 999.5) {
+    return format_grouped(std::llround(std::min(number, 1e15)));
+  }
+  std::array<char, 40> text{};
+  const int decimals = number >= 99.95 ? 0 : number >= 9.995 ? 1 : number >= 0.9995 ? 2 : 3;
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, number);
+  return text.data();
+}
+
+std::string format_seconds(double seconds) {
+  if (!std::isfinite(seconds)) {
+    return "for ever";
+  }
+  if (seconds >= 1.0) {
+    return format_number(seconds) + " s";
+  }
+  return seconds >= 1e-3 ? format_number(seconds * 1e3) + " ms"
+                         : format_number(seconds * 1e6) + " us";
+}
+
 std::string format_grouped(std::int64_t count) {
   std::string digits = std::to_string(count);
   const std::size_t first = digits[0] == '-' ? 1 : 0;

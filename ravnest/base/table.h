@@ -65,6 +65,10 @@ std::string format_bytes(std::int64_t nbytes);
 std::string format_count(std::int64_t count);
 // 1814073344 → "1.81 GFLOP".
 std::string format_flops(std::int64_t flops);
+// 0.0123 → "12.3 ms"; three digits.
+std::string format_seconds(double seconds);
+// 1234.5 → "1,235"; 12.34 → "12.3"; 0.1234 → "0.123".
+std::string format_number(double number);
 // 11173962 → "11,173,962".
 std::string format_grouped(std::int64_t count);
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ravnest/planner/simulate.h"
+#include "ravnest/planner/simulate/simulate.h"
 
 namespace ravnest::cli {
 

@@ -5,9 +5,9 @@
 #include "ravnest/cli/load.h"
 #include "ravnest/cli/plan_flags.h"
 #include "ravnest/package/package.h"
-#include "ravnest/planner/picture.h"
-#include "ravnest/planner/report.h"
-#include "ravnest/planner/tables.h"
+#include "ravnest/planner/report/picture.h"
+#include "ravnest/planner/report/report.h"
+#include "ravnest/planner/report/tables.h"
 
 namespace ravnest::cli {
 

@@ -6,8 +6,8 @@
 #include "ravnest/cli/load.h"
 #include "ravnest/cli/plan_flags.h"
 #include "ravnest/cli/validators.h"
-#include "ravnest/planner/simulate.h"
-#include "ravnest/planner/tables.h"
+#include "ravnest/planner/report/tables.h"
+#include "ravnest/planner/simulate/simulate.h"
 
 namespace ravnest::cli {
 

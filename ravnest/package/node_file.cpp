@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
-#include "ravnest/package/address.h"
 #include "ravnest/package/json_file.h"
 #include "ravnest/package/stage_files.h"
-#include "ravnest/planner/report.h"
+#include "ravnest/planner/report/report.h"
 
 namespace ravnest::package {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "ravnest/graph/text/text.h"
-#include "ravnest/planner/report.h"
+#include "ravnest/planner/report/report.h"
 
 namespace ravnest::package {
 

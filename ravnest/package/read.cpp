@@ -3,8 +3,8 @@
 #include <limits>
 #include <set>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
-#include "ravnest/package/address.h"
 #include "ravnest/package/json_file.h"
 #include "ravnest/package/node_file.h"
 #include "ravnest/package/package.h"

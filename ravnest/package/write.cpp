@@ -2,8 +2,8 @@
 #include <map>
 #include <set>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
-#include "ravnest/package/address.h"
 #include "ravnest/package/node_file.h"
 #include "ravnest/package/package.h"
 #include "ravnest/package/plan_id.h"

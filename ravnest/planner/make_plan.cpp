@@ -9,7 +9,7 @@
 #include "ravnest/planner/partition.h"
 #include "ravnest/planner/plan.h"
 #include "ravnest/planner/rings.h"
-#include "ravnest/planner/simulate.h"
+#include "ravnest/planner/simulate/simulate.h"
 
 namespace ravnest::planner {
 
@@ -362,7 +362,30 @@ class Planner {
       here.link_seconds = link_seconds(costs_, cut, link.mbps);
     }
     cluster.bottleneck_seconds = fit.partition.bottleneck_seconds;
+    for (std::size_t stage = 0; stage + 1 < count; ++stage) {
+      allow_for_links(fit, stage, cluster);
+    }
     return cluster;
+  }
+
+  // Where links take time, more passes than stages must be in flight to keep all busy; as
+  // many as the RAM allows, up to twice.
+  void allow_for_links(const Fitted& fit, std::size_t index, Cluster& cluster) const {
+    Stage& stage = cluster.stages[index];
+    const std::size_t first = index == 0 ? 0 : fit.partition.cuts[index - 1];
+    const std::size_t last = fit.partition.cuts[index];
+    const std::size_t least = cluster.stages.size() - index;
+    const auto wanted = static_cast<std::size_t>(std::min(
+        1e6,
+        std::ceil(round_trip_seconds(pool_, cluster, index) / cluster.bottleneck_seconds - 1e-9)));
+    for (std::size_t passes = std::clamp(wanted, least, 2 * least); passes > least; --passes) {
+      const StageMemory memory = costs_.memory(first, last, passes);
+      if (memory.total() <= pool_[stage.machine].ram_bytes()) {
+        stage.memory = memory;
+        stage.delay = passes - 1;
+        return;
+      }
+    }
   }
 
   Stage make_stage(std::size_t machine, std::size_t first, std::size_t last,
@@ -414,6 +437,31 @@ class Planner {
 };
 
 }  // namespace
+
+double round_trip_seconds(const std::vector<Machine>& pool, const Cluster& cluster,
+                          std::size_t stage) {
+  double seconds = 0.0;
+  for (std::size_t at = stage; at < cluster.stages.size(); ++at) {
+    const Stage& here = cluster.stages[at];
+    seconds += here.compute_seconds();
+    if (at + 1 < cluster.stages.size()) {
+      const Link link = link_between(pool[here.machine], pool[cluster.stages[at + 1].machine]);
+      seconds +=
+          static_cast<double>(here.forward_bytes + here.backward_bytes) * 8.0 / (link.mbps * 1e6) +
+          2.0 * link.latency_ms * 1e-3;
+    }
+  }
+  return seconds;
+}
+
+double pass_seconds(const std::vector<Machine>& pool, const Cluster& cluster) {
+  double seconds = cluster.bottleneck_seconds;
+  for (std::size_t stage = 0; stage < cluster.stages.size(); ++stage) {
+    seconds = std::max(seconds, round_trip_seconds(pool, cluster, stage) /
+                                    static_cast<double>(cluster.stages[stage].passes_in_flight()));
+  }
+  return seconds;
+}
 
 Plan make_plan(const graph::Program& program, const std::vector<Machine>& pool,
                const PlanOptions& options) {

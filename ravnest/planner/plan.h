@@ -45,7 +45,9 @@ struct Stage {
   std::int64_t forward_bytes = 0;
   std::int64_t backward_bytes = 0;  // gradients that come back
   double link_seconds = 0.0;        // the slower way, without latency
-  std::size_t delay = 0;            // updates between a pass's forward and its own update
+  // Updates between a pass's forward and its own update, at most: the stages after this
+  // one, or up to twice as many passes in flight where links take time and RAM allows.
+  std::size_t delay = 0;
 
   double compute_seconds() const { return forward_seconds + backward_seconds; }
   std::size_t passes_in_flight() const { return delay + 1; }
@@ -105,6 +107,12 @@ struct AutoClusters {
 };
 using ClusterCount = std::variant<std::monostate, std::size_t, AutoClusters>;
 inline constexpr std::size_t kLeastClusterSize = 3;
+
+// From the start of a pass at this stage until its gradient is back and used.
+double round_trip_seconds(const std::vector<Machine>& pool, const Cluster& cluster,
+                          std::size_t stage);
+// Between two passes: the bottleneck's, or what passes in flight allow on slow links.
+double pass_seconds(const std::vector<Machine>& pool, const Cluster& cluster);
 
 struct PlanOptions {
   std::uint64_t seed = 0;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
 
@@ -185,7 +186,9 @@ class PoolReader {
   // Addresses become names of folders, so they are held to host:port.
   std::string read_address(const std::string& place, const Json& value) const {
     const std::string text = value.is_string() ? value.get<std::string>() : "";
-    if (!is_address(text)) {
+    try {
+      parse_address(text);
+    } catch (const std::invalid_argument&) {
       refuse(place, ": expected \"IP\" to be \"host:port\", got ", value.dump());
     }
     return text;
@@ -218,29 +221,6 @@ class PoolReader {
 };
 
 }  // namespace
-
-bool is_address(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || colon > 255) {
-    return false;
-  }
-  const std::string_view port = text.substr(colon + 1);
-  int number = 0;
-  const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc() || stop != port.data() + port.size() || number < 1 || number > 65535) {
-    return false;
-  }
-  std::string_view host = text.substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) {
-    host = host.substr(1, host.size() - 2);
-    return std::ranges::all_of(host, [](unsigned char c) { return std::isxdigit(c) || c == ':'; });
-  }
-  const auto is_plain = [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '-' || c == '_';
-  };
-  return host.front() != '.' && host.front() != '-' && std::ranges::all_of(host, is_plain);
-}
 
 std::int64_t Machine::ram_bytes() const { return static_cast<std::int64_t>(ram_gb * kBytesPerGb); }
 

@@ -42,9 +42,6 @@ std::vector<Machine> read_pool(std::string_view json, const std::string& file);
 // The same of a file; Error(kIo) where it cannot be read.
 std::vector<Machine> read_pool(const std::filesystem::path& file);
 
-// Whether a text is host:port: a name, IPv4 or bracketed IPv6 address, and a port.
-bool is_address(std::string_view text);
-
 // What lies between two machines: the pair's own figures, else the slower network.
 Link link_between(const Machine& a, const Machine& b);
 

@@ -35,6 +35,8 @@ class Assembler {
   // Whether a message is begun and not yet taken.
   bool is_busy() const { return is_busy_; }
   bool is_whole() const { return is_busy_ && received_ == total_; }
+  // Of the body, as it travels.
+  std::size_t nbytes() const { return total_; }
   // The whole message, decoded, and the memory it holds.
   Message take(Reservation& held);
   // Forgets what is not whole.

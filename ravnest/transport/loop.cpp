@@ -22,10 +22,14 @@ void Loop::wake() {
   changed_.notify_one();
 }
 
-void Loop::post(std::function<void()> task) {
+bool Loop::post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
+  if (is_stopping_) {
+    return false;
+  }
   tasks_.push_back(std::move(task));
   changed_.notify_one();
+  return true;
 }
 
 void Loop::stop() {

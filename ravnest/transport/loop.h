@@ -33,9 +33,10 @@ class Loop {
   void add(const std::shared_ptr<Ticking>& ticking);
   // A deadline came nearer: everyone is asked again.
   void wake();
-  // Runs a task on the loop thread, in the order of the calls. What it throws is dropped.
-  void post(std::function<void()> task);
-  // Runs what was posted, then joins the thread. Not from the loop thread.
+  // Runs a task on the loop thread, in the order of the calls. What it throws is dropped. False,
+  // and nothing happens, once the loop is stopped.
+  bool post(std::function<void()> task);
+  // Runs what was posted before, then joins the thread. Not from the loop thread.
   void stop();
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,12 @@ namespace ravnest::transport {
 
 using Milliseconds = std::chrono::milliseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
+
+// When a wait that begins now ends; `timeout` may be as long as the type allows.
+inline TimePoint deadline_in(Milliseconds timeout) {
+  constexpr std::chrono::hours kLongest{24 * 365};
+  return std::chrono::steady_clock::now() + std::min<Milliseconds>(timeout, kLongest);
+}
 
 // How much may be on its way to a consumer that has not taken it. A single message may be larger
 // than `nbytes`; it then travels alone.
@@ -29,7 +36,7 @@ struct Timeouts {
   Milliseconds handshake{3000};
   // Between attempts to connect: doubling from the first to the longest, half of it at random.
   Milliseconds first_backoff{50};
-  Milliseconds longest_backoff{2000};
+  Milliseconds longest_backoff{500};
   // A lost peer that is not back by then fails whoever waits for it.
   Milliseconds return_within{60'000};
   // A peer that was never there fails whoever waits by then; empty: it may take for ever.
@@ -69,6 +76,7 @@ struct TransportOptions {
   // Asked before every heartbeat: false withholds it, so that a node whose compute loop hangs is
   // found although its process lives. Any thread.
   std::function<bool()> is_alive;
+  // The clock behind all Timeouts. (Deadlines of blocking calls are real time.)
   std::function<TimePoint()> now = [] { return std::chrono::steady_clock::now(); };
   std::uint64_t seed = 0;  // of the jitter; 0: drawn
 };

@@ -90,13 +90,6 @@ TEST(Pool, RefusesWhatIsGivenTwice) {
 }
 
 TEST(Pool, RefusesAddressesThatAreNotHostAndPort) {
-  for (const char* address : {"", "a", "a:", ":1", "a:0", "a:65536", "a:b", "../a:1", "a/b:1",
-                              "<host>:<port>", "a b:1", "a:1 ", "[zz]:1", "-a:1", "..:1"}) {
-    EXPECT_FALSE(is_address(address)) << address;
-  }
-  for (const char* address : {"0.0.0.0:8080", "node_1.example-lan:1", "[fe80::1]:65535"}) {
-    EXPECT_TRUE(is_address(address)) << address;
-  }
   EXPECT_TRUE(contains(refusal(R"({"0": {"IP": "../etc:1", "benchmarks": {}}})"),
                        "expected \"IP\" to be \"host:port\", got \"../etc:1\""));
 }

@@ -1,4 +1,4 @@
-#include "ravnest/planner/report.h"
+#include "ravnest/planner/report/report.h"
 
 #include <gtest/gtest.h>
 
@@ -100,8 +100,10 @@ TEST(Slowest, IsTheLongestComputationOrLink) {
 TEST(SamplesPerSecond, AddUpOverClusters) {
   Plan plan = make_two_clusters();
   plan.clusters[1].bottleneck_seconds = 0.5;
-  EXPECT_DOUBLE_EQ(*samples_per_second(plan, plan.clusters[0]), 64 / 0.3);
-  EXPECT_DOUBLE_EQ(*samples_per_second(plan), 64 / 0.3 + 64 / 0.5);
+  EXPECT_DOUBLE_EQ(*samples_per_second(plan, plan.clusters[0]),
+                   64 / pass_seconds(plan.pool, plan.clusters[0]));
+  EXPECT_DOUBLE_EQ(*samples_per_second(plan),
+                   64 / pass_seconds(plan.pool, plan.clusters[0]) + 64 / 0.5);
   plan.clusters[1].bottleneck_seconds = 0.0;
   EXPECT_EQ(samples_per_second(plan), std::nullopt);
   plan = make_two_clusters();
@@ -118,7 +120,7 @@ TEST(PlanJson, HoldsAllThatThePlanSays) {
   const Json json = Json::parse(plan_json(plan));
   Json expected = Json::parse(R"({
     "batch": 64, "optimizer": "adam", "seed": 0, "costs_known": true, "speeds_known": true,
-    "model_bytes": 5000000000, "total_flops": 900, "samples_per_second": 213.33333333333334,
+    "model_bytes": 5000000000, "total_flops": 900, "samples_per_second": 150.23474178403754,
     "rings": [
       {"id": 0, "parameters": ["conv2d_1.weight", "conv2d_1.bias"], "bytes": 1000,
        "holders": [{"cluster": 0, "stage": 0, "node": 0, "address": "0.0.0.0:8080"}]},

@@ -1,4 +1,4 @@
-#include "ravnest/planner/simulate.h"
+#include "ravnest/planner/simulate/simulate.h"
 
 #include <gtest/gtest.h>
 

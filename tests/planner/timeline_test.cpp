@@ -1,4 +1,4 @@
-#include "ravnest/planner/timeline.h"
+#include "ravnest/planner/simulate/timeline.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ravnest/planner/simulate.h"
+#include "ravnest/planner/simulate/simulate.h"
 #include "tests/planner/simulated_plan.h"
 
 namespace ravnest::planner {
