@@ -414,6 +414,30 @@ TEST(Simulate, JsonHasTheDocumentedKeys) {
   EXPECT_TRUE(unknown["samples_per_second"].is_null());
 }
 
+TEST(Simulate, LongRunGoesOnAsItSettled) {
+  const Plan plan = make_pipelines({{{0.0013, 0.0027}, {0.0011, 0.0019}, {0.0007, 0.0023}}},
+                                   {.forward_bytes = 40'000, .backward_bytes = 30'000});
+  for (const Schedule schedule : {Schedule::kAsync, Schedule::kSync}) {
+    const Simulation brief = simulate(plan, {.seconds = 15, .schedule = schedule});
+    const Simulation whole = simulate(plan, {.seconds = 1500, .schedule = schedule});
+    EXPECT_NEAR(whole.passes_per_second, brief.passes_per_second, 0.001 * brief.passes_per_second);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const MachineRun& one = brief.clusters[0].machines[k];
+      const MachineRun& other = whole.clusters[0].machines[k];
+      EXPECT_NEAR(one.busy(), other.busy(), 0.002);
+      EXPECT_NEAR(static_cast<double>(other.updates), 100.0 * static_cast<double>(one.updates),
+                  0.1 * static_cast<double>(one.updates));
+      EXPECT_NEAR(other.mean_delay, one.mean_delay, 0.01);
+      EXPECT_EQ(other.max_delay, one.max_delay);
+      double sum = other.busy();
+      for (const double share : other.idle) {
+        sum += share;
+      }
+      EXPECT_NEAR(sum, 1.0, 1e-9);
+    }
+  }
+}
+
 TEST(Simulate, RefusesWhatMakesNoSense) {
   const Plan plan = make_pipelines({{{0.01, 0.02}}}, {});
   EXPECT_THROW(simulate(plan, {.seconds = 0}), std::invalid_argument);

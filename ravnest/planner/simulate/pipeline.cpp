@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "ravnest/base/error.h"
 
 namespace ravnest::planner {
 
 namespace {
+
+// After so many passes a pipeline is taken to have settled; as many more are then a sample.
+constexpr std::uint64_t kPassesToSettle = 4096;
 
 double carry_seconds(double nbytes, const Link& link) {
   return nbytes > 0 ? nbytes * 8 / (link.mbps * 1e6) : 0.0;
@@ -95,6 +100,7 @@ std::uint64_t Pipeline::run(Time from, Time to) {
       std::ranges::for_each(touched_, [this](std::size_t index) { start_work(index); });
     }
     touched_.clear();
+    leap_if_settled();
   }
   now_ = end_;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
@@ -106,9 +112,64 @@ std::uint64_t Pipeline::run(Time from, Time to) {
   return (root.in_flight() + micro_passes_ - 1) / micro_passes_;
 }
 
+void Pipeline::leap_if_settled() {
+  const std::uint64_t done = micro_passes_done_ / micro_passes_;
+  if (done < settles_at_ || to_seconds(now_) < window_) {
+    return;
+  }
+  if (mark_.tallies.empty()) {
+    mark_ = {.passes = done, .time = now_, .tallies = {}};
+    std::ranges::transform(stages_, std::back_inserter(mark_.tallies), &StageState::tally);
+    settles_at_ = done + kPassesToSettle;
+    return;
+  }
+  const Time period = now_ - mark_.time;
+  const std::int64_t times = period > Time::zero() ? (end_ - now_) / period - 1 : 0;
+  if (times > 0) {
+    leap(times, period, done - mark_.passes);
+  }
+  settles_at_ = std::numeric_limits<std::uint64_t>::max();
+}
+
+// What happened since the mark happens so many times more, and the end is that much nearer.
+void Pipeline::leap(std::int64_t times, Time period, std::uint64_t passes) {
+  const auto count = static_cast<std::uint64_t>(times);
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const StageTally& before = mark_.tallies[i];
+    StageTally& tally = stages_[i].tally;
+    const StageTally after = tally;
+    tally.forward += times * (after.forward - before.forward);
+    tally.backward += times * (after.backward - before.backward);
+    Time counted = after.forward - before.forward + after.backward - before.backward;
+    std::size_t longest = 0;
+    for (std::size_t reason = 0; reason < kIdleReasons; ++reason) {
+      const Time idle = after.idle[reason] - before.idle[reason];
+      tally.idle[reason] += times * idle;
+      counted += idle;
+      longest = idle > after.idle[longest] - before.idle[longest] ? reason : longest;
+    }
+    // What was begun at the mark and what is not over now need not be equally long.
+    tally.idle[longest] += times * (period - counted);
+    tally.activations_on_link += times * (after.activations_on_link - before.activations_on_link);
+    tally.gradients_on_link += times * (after.gradients_on_link - before.gradients_on_link);
+    tally.activations += count * (after.activations - before.activations);
+    tally.gradients += count * (after.gradients - before.gradients);
+    const std::uint64_t updates = count * (after.updates - before.updates);
+    tally.updates += updates;
+    for (std::uint64_t& version : stages_[i].version) {
+      version += updates;
+    }
+    tally.delays += count * (after.delays - before.delays);
+  }
+  passes_leapt_ += count * passes;
+  end_ -= times * period;
+}
+
 void Pipeline::restart(Time from, Time to) {
   now_ = from;
   end_ = to;
+  mark_ = {};
+  settles_at_ = micro_passes_done_ / micro_passes_ + kPassesToSettle;
   // What a pass had done so far is lost with it.
   micro_passes_done_ -= micro_passes_done_ % micro_passes_;
   for (StageState& stage : stages_) {

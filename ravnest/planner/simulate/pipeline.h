@@ -62,10 +62,11 @@ class Pipeline {
            const std::mt19937_64& random, std::span<TimelineRow> rows);
 
   // Begins with empty queues at `from` and stops at `to`, whatever is in flight then. Returns
-  // the number of passes that were.
+  // the number of passes that were. A pipeline that has settled goes on as it does: of a long
+  // run the middle is counted, not simulated.
   std::uint64_t run(Time from, Time to);
 
-  std::uint64_t passes() const { return micro_passes_done_ / micro_passes_; }
+  std::uint64_t passes() const { return passes_leapt_ + micro_passes_done_ / micro_passes_; }
   const StageTally& tally(std::size_t stage) const { return stages_[stage].tally; }
 
  private:
@@ -110,7 +111,16 @@ class Pipeline {
     std::uint64_t in_flight() const { return forwards - backwards; }
   };
 
+  // Where a run stood when it had settled.
+  struct Mark {
+    std::uint64_t passes = 0;
+    Time time{};
+    std::vector<StageTally> tallies;
+  };
+
   void restart(Time from, Time to);
+  void leap_if_settled();
+  void leap(std::int64_t times, Time period, std::uint64_t passes);
   void handle(const Event& event);
   void end_forward(std::size_t index);
   void end_backward(std::size_t index);
@@ -141,6 +151,9 @@ class Pipeline {
   Time now_{};
   Time end_{};
   std::uint64_t micro_passes_done_ = 0;  // back at the root
+  std::uint64_t passes_leapt_ = 0;
+  std::uint64_t settles_at_ = 0;  // passes; of this run
+  Mark mark_;
 };
 
 }  // namespace ravnest::planner
