@@ -1,9 +1,11 @@
 """What `make demo` runs: a CNN learns digits as three sub-models that share nothing but tensors.
 
-The model is captured, cut in three, trained stage by stage in C++, and the trained state dict is
-loaded back into plain PyTorch, which must then give the same predictions.
+The model is captured, planned for three unequal machines (made up; everything runs here), trained
+stage by stage in C++ as the plan cuts it, and the trained state dict is loaded back into plain
+PyTorch, which must then give the same predictions.
 """
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -18,6 +20,12 @@ import ravnest
 sys.path.insert(0, str(Path(__file__).parent))
 from zoo import CNN_Net  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[1]
+MACHINES = [  # RAM in GB, bandwidth in Mbps, GFLOP/s
+    {"ram": 8, "bandwidth": 100, "speed": 20},
+    {"ram": 4, "bandwidth": 50, "speed": 10},
+    {"ram": 16, "bandwidth": 100, "speed": 40},
+]
 EPOCHS = 15
 BATCH = 64
 BAR = 24
@@ -32,6 +40,25 @@ def digits():
 
 def loss_of(output, target):
     return mse_loss(output, one_hot(target, 10).float())
+
+
+def plan_for(program, folder: Path) -> ravnest.Plan:
+    """Who holds which part of the model, and how fast that would be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pool = folder / "node_configs.json"
+    nodes = {
+        str(i): {"IP": f"192.168.1.{10 + i}:8080", "benchmarks": machine}
+        for i, machine in enumerate(MACHINES)
+    }
+    pool.write_text(json.dumps(nodes, indent=1))
+    plan = ravnest.clusterize(
+        program, nodes=pool, out=folder, picture=folder / "plan.svg", verbose=False
+    )
+    print(f"\n{plan}")
+    print(plan.simulate(minutes=1, picture=folder / "timeline.svg"))
+    shown = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    print(f"pictures: {shown}/plan.svg, {shown}/timeline.svg\n")
+    return plan
 
 
 def epoch(runner, optimizer, images, labels) -> float:
@@ -58,10 +85,8 @@ def main() -> int:
     )
     print(f"captured: {program.num_ops} ops in {time.perf_counter() - start:.1f} s")
 
-    stages = program.slice(3)
-    for i, stage in enumerate(stages):
-        weights = sum(tensor.numel() for tensor in stage.parameters().values())
-        print(f"  stage {i}: {stage.num_ops} ops, {weights:,} parameters")
+    plan = plan_for(program, ROOT / "build/demo")
+    stages = program.slice([stage["ops"][0] for stage in plan.clusters[0]["stages"][1:]])
 
     optimizer = torch.optim.Adam(program.parameters().values())
     start = time.perf_counter()

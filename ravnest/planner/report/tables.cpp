@@ -143,7 +143,6 @@ std::string comparison(const Simulation& chosen, const Simulation& other) {
 
 std::string plan_table(const Plan& plan, const Style& style) {
   Table table({{},
-               {},
                {Align::kRight},
                {},
                {Align::kRight},
@@ -171,7 +170,7 @@ std::string plan_table(const Plan& plan, const Style& style) {
 std::string simulation_table(const Plan& plan, const Simulation& chosen, const Simulation& other,
                              const Style& style) {
   Table table({{},
-               {},
+               {Align::kRight},
                {Align::kRight},
                {Align::kLeft, Paint::kBar},
                {Align::kRight},
