@@ -1,0 +1,261 @@
+#include "ravnest/engine/stage/stage.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "ravnest/base/error.h"
+#include "ravnest/graph/aliasing.h"
+
+namespace ravnest::engine {
+
+namespace {
+
+at::Generator& default_generator() {
+  return const_cast<at::Generator&>(at::detail::getDefaultCPUGenerator());
+}
+
+bool is_differentiable(const at::Tensor& tensor) {
+  return tensor.is_floating_point() || tensor.is_complex();
+}
+
+// Inputs become leaves, so that their gradients can be sent back.
+void make_leaves(std::vector<c10::IValue>& inputs) {
+  for (c10::IValue& input : inputs) {
+    if (input.isTensor() && input.toTensor().defined()) {
+      const at::Tensor given = input.toTensor();
+      at::Tensor leaf = given.detach();
+      leaf.set_requires_grad(given.requires_grad());
+      input = leaf;
+    }
+  }
+}
+
+std::vector<c10::IValue> cut_off(const std::vector<c10::IValue>& values) {
+  std::vector<c10::IValue> result;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& tensor = value.toTensor();
+      result.emplace_back(tensor.detach().set_requires_grad(tensor.requires_grad()));
+    } else {
+      result.push_back(value);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Stage::Stage(BoundProgram program, StageOptions options, ApplyStep apply)
+    : program_(std::move(program)),
+      options_(std::move(options)),
+      apply_(std::move(apply)),
+      versions_(program_) {
+  if (options_.update_frequency < 1) {
+    throw_invalid("[stage] expected an update after 1 backward or more, got ",
+                  options_.update_frequency, ".");
+  }
+  for (const auto& [name, tensor] : versions_.current()->weights) {
+    if (tensor.requires_grad() && !options_.copies.contains(name)) {
+      trained_.push_back(name);
+    }
+  }
+  std::ranges::sort(trained_);
+  find_changed_buffers();
+}
+
+void Stage::find_changed_buffers() {
+  const graph::Graph& graph = program_.graph(Mode::kTrain);
+  std::set<graph::ValueId> changed;
+  for (const auto& roots : graph::Aliasing(graph).changed) {
+    changed.insert(roots.begin(), roots.end());
+  }
+  for (const graph::Input& input : graph.inputs) {
+    if (input.kind == graph::InputKind::kBuffer && changed.contains(input.value)) {
+      changed_buffers_.push_back(input.target);
+    }
+  }
+}
+
+std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue> inputs) {
+  if (passes_.contains(id)) {
+    throw_invalid("[stage] pass ", id, " is already in flight.");
+  }
+  make_leaves(inputs);
+  Pass pass;
+  pass.version = versions_.current();
+  pass.updates = updates_;
+  pass.inputs = std::move(inputs);
+  std::vector<c10::IValue> results;
+  if (options_.memory == PassMemory::kRecompute) {
+    pass.random_state = default_generator().get_state();
+    for (const std::string& name : changed_buffers_) {
+      pass.buffers.emplace(name, pass.version->weights.at(name).clone());
+    }
+    const at::NoGradGuard no_grad;
+    // The shapes and the random draws are those of the real forward.
+    results = compute(pass);
+    const bool trains = !trained_.empty() || !options_.copies.empty();
+    for (c10::IValue& value : results) {
+      if (value.isTensor() && is_differentiable(value.toTensor())) {
+        value = value.toTensor().detach().set_requires_grad(trains);
+      }
+    }
+  } else {
+    pass.outputs = compute(pass);
+    results = cut_off(pass.outputs);
+  }
+  passes_.emplace(id, std::move(pass));
+  return results;
+}
+
+std::vector<c10::IValue> Stage::compute(const Pass& pass) const {
+  return program_.run_with(pass.version->weights, pass.inputs, Mode::kTrain);
+}
+
+std::vector<c10::IValue> Stage::compute_again(const Pass& pass) const {
+  const at::AutoGradMode with_gradients(true);
+  at::Generator& generator = default_generator();
+  const at::Tensor now = generator.get_state();
+  generator.set_state(pass.random_state);
+  WeightMap weights = pass.version->weights;
+  for (const auto& [name, buffer] : pass.buffers) {
+    weights[name] = buffer;
+  }
+  try {
+    auto outputs = program_.run_with(weights, pass.inputs, Mode::kTrain);
+    generator.set_state(now);
+    return outputs;
+  } catch (...) {
+    generator.set_state(now);
+    throw;
+  }
+}
+
+std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::Tensor>& gradients) {
+  const auto found = passes_.find(id);
+  if (found == passes_.end()) {
+    throw_invalid("[stage] pass ", id, " is not in flight.");
+  }
+  Pass pass = std::move(found->second);
+  passes_.erase(found);
+  if (pass.random_state.defined()) {
+    pass.outputs = compute_again(pass);
+  }
+  if (!gradients.empty() && gradients.size() != pass.outputs.size()) {
+    throw_invalid("[stage] pass ", id, " has ", pass.outputs.size(), " outputs, got ",
+                  gradients.size(), " gradients.");
+  }
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> seeds;
+  for (std::size_t i = 0; i < pass.outputs.size(); ++i) {
+    const bool is_root = pass.outputs[i].isTensor() && pass.outputs[i].toTensor().requires_grad();
+    const bool is_loss = gradients.empty() && i == 0;
+    if (is_root && (is_loss || (!gradients.empty() && gradients[i].defined()))) {
+      roots.push_back(pass.outputs[i].toTensor());
+      seeds.push_back(is_loss ? at::ones_like(roots.back()) : gradients[i]);
+    }
+  }
+  pass.outputs.clear();
+  if (!roots.empty()) {
+    torch::autograd::backward(roots, seeds);
+  }
+  roots.clear();
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& input : pass.inputs) {
+    results.push_back(input.isTensor() ? input.toTensor().grad() : at::Tensor());
+  }
+  gather(*pass.version);
+  last_delay_ = updates_ - pass.updates;
+  max_delay_ = std::max(max_delay_, last_delay_);
+  pass = {};  // the version is free before the update
+  if (++backwards_ == options_.update_frequency) {
+    update();
+  }
+  return results;
+}
+
+// Gradients move from the version's leaves to the sums.
+void Stage::gather(const WeightVersion& version) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, leaf] : version.weights) {
+    at::Tensor& gradient = leaf.mutable_grad();
+    if (!gradient.defined()) {
+      continue;
+    }
+    at::Tensor& sum = gradients_[name];
+    if (sum.defined()) {
+      sum.add_(gradient);
+    } else {
+      sum = gradient;
+    }
+    gradient.reset();
+  }
+}
+
+void Stage::flush() {
+  if (backwards_ > 0) {
+    update();
+  }
+}
+
+void Stage::update() {
+  GradientStep step{.names = {}, .gradients = {}, .passes = backwards_, .delay = last_delay_};
+  for (const std::string& name : trained_) {
+    if (auto node = gradients_.extract(name)) {
+      step.names.push_back(name);
+      step.gradients.insert(std::move(node));
+    }
+  }
+  backwards_ = 0;
+  ++updates_;
+  apply_(step, versions_);
+}
+
+std::vector<c10::IValue> Stage::evaluate(std::vector<c10::IValue> inputs) const {
+  const at::NoGradGuard no_grad;
+  return program_.run_with(versions_.current()->weights, std::move(inputs), Mode::kEval);
+}
+
+void Stage::drop(std::int64_t pass) { passes_.erase(pass); }
+
+std::map<std::string, at::Tensor> Stage::take_copy_gradients() {
+  std::map<std::string, at::Tensor> taken;
+  for (const std::string& name : options_.copies) {
+    if (auto node = gradients_.extract(name)) {
+      taken.insert(std::move(node));
+    }
+  }
+  return taken;
+}
+
+void Stage::add_gradient(const std::string& name, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  const auto known = versions_.current()->weights.find(name);
+  if (known == versions_.current()->weights.end() || known->second.sizes() != gradient.sizes()) {
+    throw_invalid("[stage] expected a gradient of a parameter that lives here, got '", name, "'.");
+  }
+  at::Tensor& sum = gradients_[name];
+  sum = sum.defined() ? sum.add_(gradient) : gradient.clone();
+}
+
+void Stage::set_copy(const std::string& name, const at::Tensor& value) {
+  if (!options_.copies.contains(name)) {
+    throw_invalid("[stage] expected a parameter that lives elsewhere, got '", name, "'.");
+  }
+  versions_.update({name}, [&](const std::string&, const at::Tensor&, at::Tensor& result) {
+    result.copy_(value);
+  });
+}
+
+WeightMap Stage::snapshot() const {
+  WeightMap copies;
+  for (const auto& [name, tensor] : versions_.current()->weights) {
+    copies.emplace(name, tensor.detach().clone());
+  }
+  return copies;
+}
+
+}  // namespace ravnest::engine

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ravnest/engine/bound_program.h"
+#include "ravnest/engine/stage/weight_versions.h"
+
+namespace ravnest::engine {
+
+enum class PassMemory : std::uint8_t {
+  kStash,      // keeps what autograd saved until the backward
+  kRecompute,  // keeps inputs and random state, and computes the forward again
+};
+
+struct StageOptions {
+  PassMemory memory = PassMemory::kStash;
+  std::size_t update_frequency = 1;  // backwards between two updates; gradients are averaged
+  // Parameters that live in another stage: their gradients are handed out, and their values
+  // come from there.
+  std::set<std::string> copies;
+};
+
+// Applies an update: for each parameter the value, its gradient, and where the new value
+// goes (see WeightVersions). `delay`: updates since the forward of the latest pass in it.
+struct GradientStep {
+  std::vector<std::string> names;
+  std::map<std::string, at::Tensor> gradients;  // summed over `passes` of them
+  std::size_t passes = 1;
+  std::uint64_t delay = 0;
+};
+using ApplyStep = std::function<void(const GradientStep&, WeightVersions&)>;
+
+// One stage of a pipeline: a sub-model, its weights over time, and the passes that are on
+// their way. A pass's backward sees the weights of its forward; the update goes to the newest.
+// Owned and called by one thread. What a model's operator throws comes through; a pass whose
+// backward failed is gone.
+class Stage {
+ public:
+  Stage(BoundProgram program, StageOptions options, ApplyStep apply);
+
+  // Flat inputs to flat outputs, cut off from this stage's autograd graph. A pass has an id
+  // of its own until its backward is done.
+  std::vector<c10::IValue> forward(std::int64_t pass, std::vector<c10::IValue> inputs);
+
+  // Gradients of the outputs, undefined where there is none; of the inputs in return,
+  // undefined where none is due. Updates when it is time. Where the stage computes the loss,
+  // its gradient is a one.
+  std::vector<at::Tensor> backward(std::int64_t pass, const std::vector<at::Tensor>& gradients);
+
+  // In evaluation, without gradients, on the newest weights.
+  std::vector<c10::IValue> evaluate(std::vector<c10::IValue> inputs) const;
+
+  // Forgets a pass whose backward will not come.
+  void drop(std::int64_t pass);
+
+  // Of parameters that live elsewhere: what their gradients came to since the last call.
+  std::map<std::string, at::Tensor> take_copy_gradients();
+  // Of parameters that live here: gradients from their copies, which the next update takes in.
+  void add_gradient(const std::string& name, const at::Tensor& gradient);
+  // The value of a copy, as its home has it now.
+  void set_copy(const std::string& name, const at::Tensor& value);
+  // Updates with what there is, before `update_frequency` is reached; nothing without it.
+  void flush();
+
+  const BoundProgram& program() const { return program_; }
+  WeightVersions& weights() { return versions_; }
+  std::size_t in_flight() const { return passes_.size(); }
+  std::uint64_t updates() const { return updates_; }
+  std::uint64_t last_delay() const { return last_delay_; }
+  std::uint64_t max_delay() const { return max_delay_; }
+
+  // The newest parameters and the buffers, as tensors nobody else holds on to.
+  WeightMap snapshot() const;
+
+ private:
+  struct Pass {
+    std::shared_ptr<const WeightVersion> version;
+    std::uint64_t updates = 0;  // of the stage, at the forward
+    std::vector<c10::IValue> inputs;
+    std::vector<c10::IValue> outputs;  // empty where they are computed again
+    at::Tensor random_state;           // where they are
+    WeightMap buffers;                 // and those that the forward changes, as they were
+  };
+
+  void find_changed_buffers();
+  std::vector<c10::IValue> compute(const Pass& pass) const;
+  std::vector<c10::IValue> compute_again(const Pass& pass) const;
+  void gather(const WeightVersion& version);
+  void update();
+
+  BoundProgram program_;
+  StageOptions options_;
+  ApplyStep apply_;
+  WeightVersions versions_;
+  std::vector<std::string> trained_;          // parameters that live here, by name
+  std::vector<std::string> changed_buffers_;  // by a forward
+  std::map<std::int64_t, Pass> passes_;
+  std::map<std::string, at::Tensor> gradients_;  // summed
+  std::size_t backwards_ = 0;                    // since the last update
+  std::uint64_t updates_ = 0;
+  std::uint64_t last_delay_ = 0;
+  std::uint64_t max_delay_ = 0;
+};
+
+}  // namespace ravnest::engine
