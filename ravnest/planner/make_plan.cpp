@@ -4,9 +4,10 @@
 #include <numeric>
 
 #include "ravnest/base/error.h"
-#include "ravnest/planner/grouping.h"
+#include "ravnest/planner/grouping/grouping.h"
+#include "ravnest/planner/grouping/points.h"
 #include "ravnest/planner/model_costs.h"
-#include "ravnest/planner/partition.h"
+#include "ravnest/planner/partition/partition.h"
 #include "ravnest/planner/plan.h"
 #include "ravnest/planner/rings.h"
 #include "ravnest/planner/simulate/simulate.h"
@@ -214,48 +215,10 @@ class Planner {
 
   GroupingProblem grouping_problem(const Members& usable, std::size_t count, std::size_t least,
                                    double margin) {
-    GroupingProblem problem{
-        .points = {},
-        .groups = count,
-        .least_size = least,
-        .needed_gb = [this, margin](std::size_t size) { return margin * needed_gb(size); }};
-    const bool has_speed = std::ranges::any_of(
-        pool_, [](const Machine& machine) { return machine.gflops.has_value(); });
-    std::map<std::int64_t, std::size_t> place;
-    for (std::size_t i = 0; i < usable.size(); ++i) {
-      place.emplace(pool_[usable[i]].id, i);
-    }
-    for (const std::size_t machine : usable) {
-      GroupingProblem::Point point;
-      point.ram_gb = pool_[machine].ram_gb;
-      point.features = {std::log(pool_[machine].ram_gb), std::log(pool_[machine].mbps),
-                        has_speed ? std::log(gflops_[machine]) : 0.0};
-      problem.points.push_back(std::move(point));
-    }
-    for (std::size_t i = 0; i < usable.size(); ++i) {
-      add_far_pairs(usable, place, i, problem);
-    }
-    return problem;
-  }
-
-  void add_far_pairs(const Members& usable, const std::map<std::int64_t, std::size_t>& place,
-                     std::size_t i, GroupingProblem& problem) const {
-    const Machine& machine = pool_[usable[i]];
-    for (const auto& [id, link] : machine.links) {
-      const auto other = place.find(id);
-      const bool is_seen_twice = other != place.end() && other->second < i &&
-                                 pool_[usable[other->second]].links.contains(machine.id);
-      if (other == place.end() || is_seen_twice) {
-        continue;
-      }
-      const Machine& there = pool_[usable[other->second]];
-      const double slower =
-          std::log(std::min(machine.mbps, there.mbps) / link_between(machine, there).mbps);
-      if (slower > 0.0) {
-        problem.points[i].far.emplace_back(other->second, slower * slower);
-        problem.points[other->second].far.emplace_back(i, slower * slower);
-      }
-    }
+    return {.points = make_points(pool_, gflops_, usable),
+            .groups = count,
+            .least_size = least,
+            .needed_gb = [this, margin](std::size_t size) { return margin * needed_gb(size); }};
   }
 
   // RAM that a cluster of equal machines needs; the model's own where none would do.

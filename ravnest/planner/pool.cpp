@@ -100,7 +100,7 @@ class PoolReader {
   }
 
   // The library's sentence without its prefix.
-  static std::string reason(std::string what) {
+  static std::string reason(const std::string& what) {
     const std::size_t colon = what.rfind(": ");
     return colon == std::string::npos ? what : what.substr(colon + 2);
   }
@@ -172,7 +172,7 @@ class PoolReader {
       refuse(place, ": expected \"links\" to be an object by node, got ", links.type_name());
     }
     for (const auto& [key, value] : links.items()) {
-      const std::string inner = place + ", links, \"" + key + "\"";
+      const std::string inner = concat(place, ", links, \"", key, "\"");
       Link link{.mbps = positive(inner, member(inner, value, "bandwidth"), "bandwidth", kMostMbps,
                                  "Mbps"),
                 .latency_ms = machine.latency_ms};

@@ -1,4 +1,4 @@
-#include "ravnest/planner/grouping.h"
+#include "ravnest/planner/grouping/grouping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ravnest/planner/partition.h"
+#include "ravnest/planner/partition/partition.h"
 
 #include <gtest/gtest.h>
 
