@@ -64,7 +64,11 @@ def capture(
             )
         *args, target = args
         args = tuple(args)
-    if isinstance(model, torch.jit.ScriptModule) and loss is None:
+    if isinstance(model, torch.jit.ScriptModule) and loss is not None:
+        raise ValueError(
+            "[capture] a loss cannot be captured with a scripted module; pass the nn.Module."
+        )
+    if isinstance(model, torch.jit.ScriptModule):
         return _from_script(model, args, kwargs, frozenset())
     if not args and not kwargs:
         if loss is not None:
@@ -160,14 +164,21 @@ def _from_module(
             files.append(os.path.join(folder, mode + ".pt2"))
             exported = _export(wrapper, leaves, sizes)
             torch.export.save(exported, files[-1])
-        core = _C.read_capture(
-            *files,
-            "model.",
-            pytree.treespec_dumps(spec),
-            _leaf_names(args, kwargs, names),
-            list(model.state_dict()),
-            metadata,
-        )
+        try:
+            core = _C.read_capture(
+                *files,
+                "model.",
+                pytree.treespec_dumps(spec),
+                _leaf_names(args, kwargs, names),
+                list(model.state_dict()),
+                metadata,
+            )
+        except ValueError as error:
+            # The file is ours and gone; the place in it is what helps.
+            text = str(error)
+            for file in files:
+                text = text.replace(f"[graph] '{file}', ", "[capture] the model cannot be used: ")
+            raise ValueError(text) from None
     if sizes is not None and not core.symbols:
         _warn_static(leaves)
     return Program(core, training)
@@ -253,9 +264,16 @@ def _warn_static(leaves: list, error: Exception | None = None) -> None:
 def _explained(error: Exception) -> ValueError:
     place = _user_line(error)
     where = f" at {place}" if place else ""
+    text = f"{type(error).__name__} {error}"
+    depends_on_data = any(word in text for word in ("ata-dependent", "DataDependent", "unbacked"))
+    advice = (
+        " Control flow that depends on the data has to be written with torch.where or moved out "
+        "of the model."
+        if depends_on_data
+        else ""
+    )
     return ValueError(
-        f"[capture] the model cannot be captured{where}: {_first_line(error)} Control flow that "
-        f"depends on the data has to be written with torch.where or moved out of the model."
+        f"[capture] the model cannot be captured{where}: {_first_line(error)}{advice}"
     )
 
 

@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from ravnest import _C
 from ravnest.capture import capture
@@ -48,7 +49,7 @@ class Plan:
 
     def picture(self, path: str | os.PathLike) -> None:
         """Draws clusters, stages, links and rings into an SVG file."""
-        _write(path, self._core.svg())
+        _C.write_file(os.fspath(path), self._core.svg())
 
     def simulate(
         self,
@@ -56,7 +57,7 @@ class Plan:
         schedule: str = "async",
         micro_batches: int = 4,
         reduce_factor: int = 0,
-        away: Iterable[tuple[int, float, float]] = (),
+        away: Sequence[tuple[int, float, float]] = (),
         churn: tuple[float, float] | None = None,
         jitter: float = 0.0,
         seed: int | None = None,
@@ -67,6 +68,21 @@ class Plan:
         `away` lists machines that are away, as (node, from second, to second); `churn` lets all
         come and go at random, as (mean seconds present, mean seconds away).
         """
+        if churn is not None and not _are_positive(churn):
+            raise ValueError(
+                "[simulate] expected churn to be two numbers above 0 (mean seconds present, mean "
+                f"seconds away), got {churn!r}."
+            )
+        if not isinstance(minutes, (int, float)) or isinstance(minutes, bool):
+            raise ValueError(f"[simulate] expected minutes to be a number, got {minutes!r}.")
+        for each in away:
+            if not isinstance(each, (tuple, list)) or len(each) != 3:
+                raise ValueError(
+                    f"[simulate] expected away to list (node, from, to second), got {each!r}."
+                )
+        _check_number("seed", seed, 0)
+        _check_number("micro_batches", micro_batches, 1)
+        _check_number("reduce_factor", reduce_factor, 0)
         present, gone = churn if churn is not None else (0.0, 0.0)
         options = {
             "seconds": minutes * 60.0,
@@ -87,11 +103,15 @@ class Plan:
         )
         simulation = Simulation(core, other, self._core)
         if picture is not None:
-            _write(picture, core.svg(self._core))
+            _C.write_file(os.fspath(picture), core.svg(self._core))
         return simulation
 
     def __str__(self) -> str:
         return self._core.table()
+
+    def __repr__(self) -> str:
+        machines = sum(len(cluster["stages"]) for cluster in self.clusters)
+        return f"<ravnest.Plan of {machines} machines in {len(self.clusters)} clusters>"
 
 
 class Simulation:
@@ -112,6 +132,9 @@ class Simulation:
 
     def __str__(self) -> str:
         return self._core.table(self._plan, self._other)
+
+    def __repr__(self) -> str:
+        return f"<ravnest.Simulation: {self.data['passes_per_second']:.3g} passes/s>"
 
 
 def clusterize(
@@ -160,7 +183,14 @@ def clusterize(
     kwargs = dict(example_kwargs or {})
     if pass_data and not args and not kwargs:
         raise ValueError("[clusterize] pass_data=True needs example inputs, got none.")
+    _check_number("batch", batch, 1)
+    _check_number("seed", seed, 0)
+    _check_number("population", population, 2)
+    _check_number("generations", generations, 1)
+    _check_number("clusters", clusters if isinstance(clusters, int) else None, 1)
     program = model if isinstance(model, Program) else capture(model, args, kwargs)
+    if batch is None and (isinstance(model, Program) or not isinstance(model, nn.Module)):
+        batch = _batch_of(program, args, kwargs)
     core = _C.make_plan(
         program._core,
         os.fspath(nodes),
@@ -173,10 +203,10 @@ def clusterize(
         generations or 0,
     )
     plan = Plan(core, program)
-    if out is not None:
-        plan.save(out)
     if picture is not None:
         plan.picture(picture)
+    if out is not None:
+        plan.save(out)
     if verbose:
         print(plan.log, end="\n\n")
         print(plan)
@@ -210,9 +240,25 @@ def simulate(
     return plan.simulate(**options)
 
 
-def _write(path: str | os.PathLike, text: str) -> None:
-    """A file that appears whole or not at all."""
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+def _are_positive(pair: Any) -> bool:
+    return (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and all(isinstance(x, (int, float)) and x > 0 for x in pair)
+    )
+
+
+def _check_number(name: str, value: Any, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise ValueError(
+            f"[planning] expected {name} to be a whole number of {least} or more, got {value!r}."
+        )
+
+
+def _batch_of(program: Program, args: tuple, kwargs: dict[str, Any]) -> int | None:
+    """The examples' batch, for a model that was captured before and takes any."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    batches = [x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim() > 0]
+    return batches[0] if batches and program._core.symbols else None

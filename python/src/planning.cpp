@@ -1,6 +1,7 @@
 #include "planning.h"
 
 #include "convert.h"
+#include "ravnest/base/atomic_file.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/table.h"
 #include "ravnest/engine/bound_program.h"
@@ -20,6 +21,14 @@ namespace {
 
 using engine::BoundProgram;
 using planner::Plan;
+
+// Ctrl-C, while C++ works.
+void check_signals() {
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) {
+    throw py::error_already_set();
+  }
+}
 
 planner::ClusterCount to_cluster_count(const py::object& value) {
   if (value.is_none()) {
@@ -60,6 +69,7 @@ Plan make_plan(const BoundProgram& program, const std::string& nodes,
   if (profiled_inputs) {
     inputs = to_ivalues(*profiled_inputs);
   }
+  options.check_interrupted = check_signals;
   const py::gil_scoped_release release;
   const std::vector<planner::Machine> pool = planner::read_pool(std::filesystem::path(nodes));
   if (profiled_inputs) {
@@ -115,6 +125,7 @@ void bind_planning(py::module_& module) {
             options.jitter = jitter;
             options.seed = seed;
             options.timeline_seconds = timeline_seconds;
+            options.check_interrupted = check_signals;
             const py::gil_scoped_release release;
             return planner::simulate(self, options);
           },
@@ -140,6 +151,11 @@ void bind_planning(py::module_& module) {
         return planner::timeline_svg(plan, self);
       });
 
+  module.def("write_file", [](const std::string& path, const std::string& text) {
+    AtomicFile file(path);
+    file.write(text);
+    file.commit();
+  });
   module.def("make_plan", &make_plan, py::arg("program"), py::arg("nodes"),
              py::arg("profiled_inputs"), py::arg("clusters"), py::arg("optimizer"),
              py::arg("batch"), py::arg("seed"), py::arg("population"), py::arg("generations"));

@@ -1,6 +1,7 @@
 #include "ravnest/base/table.h"
 
 #include <langinfo.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@ namespace {
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kNarrowest = 8;
+constexpr std::size_t kNarrowestPage = 60;
+constexpr std::size_t kWidestPage = 140;
 
 // The length of the UTF-8 sequence at the front of `text`; 0 where it is none.
 std::size_t sequence_length(std::string_view text) {
@@ -85,6 +88,10 @@ Style detect_style() {
   style.colour = isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
                  term != nullptr && std::string_view(term) != "dumb";
   style.unicode = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    style.width = std::clamp<std::size_t>(size.ws_col, kNarrowestPage, kWidestPage);
+  }
   return style;
 }
 

@@ -11,7 +11,7 @@ namespace ravnest {
 struct Style {
   bool colour = false;   // a terminal, and NO_COLOR is not set
   bool unicode = false;  // the locale can show bars and ellipses
-  std::size_t width = 80;
+  std::size_t width = 100;  // of a terminal, its own
 };
 
 Style detect_style();

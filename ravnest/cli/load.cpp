@@ -9,6 +9,7 @@
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/torchscript/torchscript.h"
+#include "ravnest/graph/mode.h"
 #include "ravnest/graph/pt2/pt2.h"
 
 namespace ravnest::cli {
@@ -40,6 +41,12 @@ std::string_view zip_directory(std::string_view file) {
   return file.substr(before + end - reach, reach);
 }
 
+graph::Program imported(const std::filesystem::path& path) {
+  graph::Program program = engine::import_torchscript(path);
+  graph::drop_redundant_eval(program);
+  return program;
+}
+
 enum class Content : std::uint8_t { kPt2, kTorchScript, kPickle, kSafetensors, kOther };
 
 Content content_of(std::string_view file) {
@@ -69,7 +76,7 @@ graph::Program load_program(const std::filesystem::path& path) {
   const Bytes bytes = Bytes::map_file(path);
   switch (content_of(as_text(bytes))) {
     case Content::kTorchScript:
-      return engine::import_torchscript(path);
+      return imported(path);
     case Content::kPickle:
       throw_invalid("[cli] '", path.string(),
                     "' is pickled (a state dict, or a whole model from torch.save), and Ravnest "

@@ -65,7 +65,7 @@ Command add_simulate(CLI::App& app) {
       "simulate", "Foretell a run: will it fit, how fast, who is the bottleneck");
   flags->plan.add_to(*command);
   command->add_option("--minutes", flags->minutes, "Time to simulate")
-      ->check(number_above(0.0, 1e6))
+      ->check(number_above(0.0, 16'000.0))
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--schedule", flags->schedule, "async or sync; the other is compared with")
@@ -83,11 +83,13 @@ Command add_simulate(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str();
   command
-      ->add_option("--churn", flags->churn,
-                   "Who is away: '2@60-120' (node, seconds), '3600/300' (mean present/away)")
+      ->add_option(
+          "--churn", flags->churn,
+          "Who is away: '2@60-120' (node, seconds), '2@60' (for good), '3600/300' (all, mean "
+          "seconds present/away)")
       ->type_name("LIST");
   command->add_option("--jitter", flags->options.jitter, "Share by which compute times vary")
-      ->check(number_above(0.0, 0.999))
+      ->check(number_from(0.0, 0.999))
       ->type_name("X");
   command->add_option("--picture", flags->picture, "Draw the timeline into this SVG file")
       ->type_name("FILE");

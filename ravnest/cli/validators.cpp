@@ -41,6 +41,17 @@ CLI::Validator number_above(double least, double most) {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator number_from(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    double value = 0.0;
+    return parse(text, value) && value >= least && value <= most
+               ? std::string()
+               : concat("expected a number from ", least, " to ", most, ", got '", printable(text),
+                        "'");
+  };
+  return CLI::Validator(check, "");
+}
+
 CLI::Validator one_of(std::initializer_list<const char*> words) {
   const auto check = [words = std::vector<std::string>(words.begin(), words.end())](
                          const std::string& text) -> std::string {

@@ -29,7 +29,9 @@ class Linter {
       check_input(input);
     }
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      where_ = concat(", op ", i, " (", graph_.ops[i].target, ")");
+      const std::string& source = graph_.ops[i].source;
+      where_ = concat(", op ", i, " (", graph_.ops[i].target, ")",
+                      source.empty() ? "" : " at " + source);
       check_op(graph_.ops[i]);
     }
     where_ = ", outputs";

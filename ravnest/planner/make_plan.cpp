@@ -131,9 +131,11 @@ class Planner {
   std::optional<Plan> try_count(const Members& usable, std::size_t count, std::size_t least) {
     for (const double margin : {1.0, 1.15, 1.4}) {
       const GroupingProblem problem = grouping_problem(usable, count, least, margin);
-      const Grouping grouping = group_machines(problem, {.seed = options_.seed,
-                                                         .population = options_.population,
-                                                         .generations = options_.generations});
+      const Grouping grouping =
+          group_machines(problem, {.seed = options_.seed,
+                                   .population = options_.population,
+                                   .generations = options_.generations,
+                                   .check_interrupted = options_.check_interrupted});
       if (grouping_cost(problem, grouping) >= kInfeasible) {
         return std::nullopt;
       }
@@ -171,8 +173,11 @@ class Planner {
       if (auto fit = try_fit(members)) {
         return assemble({std::move(*fit)}, std::move(spares));
       }
-      const auto smallest = std::ranges::min_element(
-          members, {}, [&](std::size_t machine) { return pool_[machine].ram_gb; });
+      // Of equals the last, so that the first nodes stay.
+      const auto smallest = std::prev(
+          std::ranges::min_element(members.rbegin(), members.rend(), {}, [&](std::size_t machine) {
+            return pool_[machine].ram_gb;
+          }).base());
       spares.push_back({.machine = *smallest,
                         .reason = members.size() > costs_.size()
                                       ? "the model has fewer parts than there are machines"
@@ -270,13 +275,23 @@ class Planner {
     return low;
   }
 
+  void check_interrupted() const {
+    if (options_.check_interrupted) {
+      options_.check_interrupted();
+    }
+  }
+
   // Clusters -----------------------------------------------------------------------------
 
   std::optional<Fitted> try_fit(const Members& members) {
     if (members.size() > costs_.size()) {
       return std::nullopt;
     }
-    auto found = partition(costs_, make_problem(pool_, gflops_, members));
+    const bool has_speeds = std::ranges::any_of(
+        pool_, [](const Machine& machine) { return machine.gflops.has_value(); });
+    const PartitionProblem problem = make_problem(pool_, gflops_, members);
+    check_interrupted();
+    auto found = has_speeds ? partition(costs_, problem) : partition_evenly(costs_, problem);
     if (!found) {
       return std::nullopt;
     }
@@ -301,6 +316,7 @@ class Planner {
     plan.optimizer = options_.optimizer;
     plan.seed = options_.seed;
     plan.costs_known = costs_.known();
+    plan.measured = !options_.op_seconds.empty();
     plan.speeds_known = std::ranges::any_of(
         pool_, [](const Machine& machine) { return machine.gflops.has_value(); });
     plan.model_bytes = costs_.memory(0, costs_.size(), 1).total();

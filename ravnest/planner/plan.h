@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -91,6 +92,7 @@ struct Plan {
   // False: captured without shapes, so that parameter sizes decided, and memory, FLOPs
   // and traffic count the weights alone.
   bool costs_known = true;
+  bool measured = false;         // FLOPs are seconds of a real forward, on their scale
   bool speeds_known = true;      // false: no machine gave its speed, RAM stands in for it
   std::int64_t model_bytes = 0;  // to train the whole model on one machine
   std::int64_t total_flops = 0;  // of one pass, both ways
@@ -125,6 +127,8 @@ struct PlanOptions {
   // measure of work, and bytes alive after it, which scale the activations.
   std::vector<double> op_seconds;
   std::int64_t kept_bytes = 0;
+  // Called now and then; what it throws ends the planning.
+  std::function<void()> check_interrupted;
 };
 
 // Groups machines into clusters and cuts the model for each. Deterministic for a seed.

@@ -21,7 +21,7 @@ constexpr double kBytesPerGb = 1e9;
 // was measured.
 constexpr double kDefaultGflops = 50.0;
 constexpr std::size_t kMostFileBytes = 256'000'000;
-constexpr double kMostRamGb = 1e9;
+constexpr double kMostRamGb = 1e6;
 constexpr double kMostMbps = 1e9;
 constexpr double kMostGflops = 1e12;
 constexpr double kMostLatencyMs = 1e6;
@@ -153,8 +153,8 @@ class PoolReader {
                   const char* unit) const {
     const double number = value.is_number() ? value.get<double>() : 0.0;
     if (!(number > 0.0) || !(number <= most)) {
-      refuse(place, ": expected \"", key, "\" to be a number of ", unit, " above 0, got ",
-             value.dump());
+      refuse(place, ": expected \"", key, "\" to be a number of ", unit, " above 0 and up to ",
+             most, ", got ", value.dump());
     }
     return number;
   }

@@ -149,6 +149,20 @@ TEST(Partition, AWorkerWithMoreRamGoesWhereMorePassesAreInFlight) {
   EXPECT_EQ(found->order, (std::vector<std::size_t>{1, 0}));
 }
 
+TEST(Partition, WithoutSpeedsWorkIsSpreadFirstAndLinksDecideThen) {
+  // The cheapest cuts are beside the narrow middle; the work is even elsewhere.
+  const ModelCosts costs(make_chain({64, 64, 64, 64, 8, 64, 64, 64, 64}), {});
+  const PartitionProblem problem =
+      make_problem(std::vector<Worker>(2, {.ram_bytes = 1 << 30, .gflops = 50.0}), 1.0);
+  const auto even = partition_evenly(costs, problem);
+  ASSERT_TRUE(even.has_value());
+  EXPECT_EQ(even->cuts, (std::vector<std::size_t>{4}));
+  const ModelCosts skewed(make_chain({64, 8, 64, 64, 64, 64, 64, 64}), {});
+  // By links alone the cut would be after the first layer.
+  EXPECT_EQ(partition(skewed, problem)->cuts, (std::vector<std::size_t>{1}));
+  EXPECT_GT(partition_evenly(skewed, problem)->cuts[0], 2u);
+}
+
 TEST(Partition, ManyUnequalWorkersAreStillCut) {
   const ModelCosts costs(make_chain(std::vector<int>(61, 32)), {});
   std::vector<Worker> workers;

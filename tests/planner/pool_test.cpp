@@ -76,7 +76,7 @@ TEST(Pool, SaysWhatIsWrongAndWhere) {
   for (const char* ram : {"-4", "0", "\"8\"", "null", "1e300", "[]"}) {
     EXPECT_TRUE(contains(refusal(std::string(R"({"0": {"IP": "a:1", "benchmarks": {"ram": )") +
                                  ram + R"(, "bandwidth": 1}}})"),
-                         "expected \"ram\" to be a number of GB above 0"))
+                         "expected \"ram\" to be a number of GB above 0 and up to 1e+06"))
         << ram;
   }
 }

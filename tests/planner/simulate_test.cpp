@@ -438,6 +438,13 @@ TEST(Simulate, LongRunGoesOnAsItSettled) {
   }
 }
 
+TEST(Simulate, CanBeInterrupted) {
+  const Plan plan = make_pipelines({{{0.0001, 0.0002}, {0.0001, 0.0002}}}, {});
+  SimulateOptions options{.seconds = 600, .jitter = 0.3, .timeline_seconds = 600};
+  options.check_interrupted = [] { throw std::runtime_error("stop"); };
+  EXPECT_THROW(simulate(plan, options), std::runtime_error);
+}
+
 TEST(Simulate, RefusesWhatMakesNoSense) {
   const Plan plan = make_pipelines({{{0.01, 0.02}}}, {});
   EXPECT_THROW(simulate(plan, {.seconds = 0}), std::invalid_argument);

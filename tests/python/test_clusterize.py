@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -258,6 +259,49 @@ def test_clusters_can_be_fixed_or_found(project):
         ravnest.clusterize(program, clusters="three", out=None)
 
 
+def test_bad_arguments_get_a_sentence(project):
+    model, x = digits()
+    program = ravnest.capture(model, (x,))
+    for options in ({"batch": "a"}, {"seed": -1}, {"population": 1}, {"clusters": 10**30}):
+        with pytest.raises(ValueError, match="expected"):
+            ravnest.clusterize(program, out=None, verbose=False, **options)
+    plan = ravnest.clusterize(program, out=None, verbose=False)
+    for options in (
+        {"minutes": "5"},
+        {"churn": (10,)},
+        {"churn": (0, 0)},
+        {"away": [(0, 1)]},
+        {"reduce_factor": -1},
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            plan.simulate(**options)
+    with pytest.raises(OSError, match="no/such"):
+        ravnest.clusterize(program, picture="no/such/plan.svg", verbose=False)
+    assert not Path("node_data/nodes").exists()
+
+
+def test_examples_give_the_batch_of_a_file(project):
+    model, x = digits()
+    ravnest.capture(model, (x,)).save("model.pt2")
+    assert ravnest.clusterize("model.pt2", (x[:8],), verbose=False).data["batch"] == 8
+
+
+def test_ctrl_c_ends_planning(project):
+    write_pool(pool(400, speed=50))
+    script = (
+        "import ravnest, sys; p = ravnest.Program.load('model.pt2'); print('go', flush=True);"
+        "ravnest.clusterize(p, out=None, population=2000, generations=100000)"
+    )
+    model, x = digits()
+    ravnest.capture(model, (x,)).save("model.pt2")
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "go\n"
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+
+
 def test_every_zoo_shape_is_planned(project):
     write_pool(pool(7, bandwidth=100, speed=50))
     for model, args in (
@@ -332,7 +376,7 @@ def test_the_command_writes_the_same_plan(saved):
     done = run("clusterize", "--model", "model.pt2", "--seed", 3, "--picture", "plan.svg")
     assert done.returncode == 0, done.stderr
     assert "Node(2, Cluster(0))" in done.stdout
-    assert "1 cluster of 3 machines" in done.stdout
+    assert "3 machines in 1 cluster" in done.stdout
     assert Path("plan.svg").exists()
     theirs = json.loads(Path("from_python/nodes/node_0.json").read_text())
     assert {**node(0), "template_path": ""} == {**theirs, "template_path": ""}

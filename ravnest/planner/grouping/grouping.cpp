@@ -34,6 +34,7 @@ class Evolution {
   Evolution(const Landscape& landscape, const GeneticOptions& options)
       : landscape_(landscape),
         count_(landscape.problem.points.size()),
+        check_interrupted_(options.check_interrupted),
         random_(options.seed * 0x9E3779B97F4A7C15ULL + 1) {
     const bool is_small = count_ <= kThorough;
     population_ = options.population > 0 ? options.population : (is_small ? 24 : 12);
@@ -58,6 +59,9 @@ class Evolution {
     }
     for (std::size_t generation = 0; generation < generations_; ++generation) {
       for (std::size_t i = 0; i < population_; ++i) {
+        if (check_interrupted_) {
+          check_interrupted_();
+        }
         replace_worst(make_child());
       }
     }
@@ -246,6 +250,7 @@ class Evolution {
 
   const Landscape& landscape_;
   std::size_t count_;
+  std::function<void()> check_interrupted_;
   Random random_;
   std::size_t population_ = 0;
   std::size_t generations_ = 0;

@@ -37,6 +37,7 @@ struct GeneticOptions {
   std::uint64_t seed = 0;
   std::size_t population = 0;  // 0: by the number of machines
   std::size_t generations = 0;
+  std::function<void()> check_interrupted;  // see PlanOptions
 };
 
 // A genetic algorithm: parents chosen by tournament, a child takes whole groups of one

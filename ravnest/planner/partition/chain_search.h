@@ -68,7 +68,7 @@ class ChainSearch {
     const std::size_t size = costs_.size();
     const bool is_last = stage + 1 == order_.size();
     const std::vector<std::size_t> time_ends =
-        reach_.by_time(problem_.workers[order_[stage]].gflops, seconds);
+        reach_.by_time(problem_.workers[order_[stage]].gflops, problem_.compute_bound(seconds));
     Flags allowed(size + 1, 0);
     for (std::size_t at = 1; at < size && !is_last; ++at) {
       allowed[at] = link_after(stage, at) <= seconds * kRounding ? 1 : 0;
@@ -99,7 +99,8 @@ class ChainSearch {
     for (std::size_t stage = 0; stage < order_.size(); ++stage) {
       const std::size_t first = stage == 0 ? 0 : found.cuts[stage - 1];
       const std::size_t last = stage + 1 == order_.size() ? costs_.size() : found.cuts[stage];
-      most = std::max({most, stage_seconds(stage, first, last), link_after(stage, last)});
+      const double computing = problem_.compute_limit ? 0.0 : stage_seconds(stage, first, last);
+      most = std::max({most, computing, link_after(stage, last)});
     }
     return most;
   }

@@ -39,8 +39,9 @@ struct Kinds {
 // kind that comes first in it, the positions the rest may start from are kept.
 class OrderSearch {
  public:
-  OrderSearch(const ModelCosts& costs, const Kinds& kinds, const Reach& reach)
-      : costs_(costs), kinds_(kinds), reach_(reach), states_(kinds.states()) {
+  OrderSearch(const ModelCosts& costs, const PartitionProblem& problem, const Kinds& kinds,
+              const Reach& reach)
+      : costs_(costs), problem_(problem), kinds_(kinds), reach_(reach), states_(kinds.states()) {
     std::size_t stride = 1;
     std::size_t workers = 0;
     for (const Kind& kind : kinds.kinds) {
@@ -61,7 +62,7 @@ class OrderSearch {
     seconds_ = seconds;
     time_ends_.clear();
     for (const Kind& kind : kinds_.kinds) {
-      time_ends_.push_back(reach_.by_time(kind.worker.gflops, seconds));
+      time_ends_.push_back(reach_.by_time(kind.worker.gflops, problem_.compute_bound(seconds)));
     }
     for (std::size_t state = 1; state < states_; ++state) {
       for (std::size_t kind = 0; kind < kinds_.kinds.size(); ++kind) {
@@ -211,6 +212,7 @@ class OrderSearch {
   }
 
   const ModelCosts& costs_;
+  const PartitionProblem& problem_;
   const Kinds& kinds_;
   const Reach& reach_;
   std::size_t states_;

@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kPrecision = 1e-9;
 constexpr double kCoarse = 1e-3;
+constexpr double kEvenly = 1.25;
+constexpr double kLeastSeconds = 1e-12;
 // Steps of one feasibility check that are still quick.
 constexpr std::size_t kMostSteps = 20'000'000;
 
@@ -71,12 +73,12 @@ Kinds find_kinds(const PartitionProblem& problem, double step) {
 // that the end is exact.
 double least_bound(double low, double high, const std::function<bool(double)>& is_feasible,
                    const std::function<double(double)>& realised) {
-  while (high - low > kCoarse * high) {
+  while (high - low > kCoarse * high && high > kLeastSeconds) {
     const double middle = low + (high - low) / 2;
     (is_feasible(middle) ? high : low) = middle;
   }
   high = std::min(high, realised(high));
-  while (high > low && is_feasible(high * (1.0 - kPrecision))) {
+  while (high > std::max(low, kLeastSeconds) && is_feasible(high * (1.0 - kPrecision))) {
     const double middle = low + (high - low) / 2;
     const bool is_low_enough = is_feasible(middle);
     low = is_low_enough ? low : middle;
@@ -86,6 +88,9 @@ double least_bound(double low, double high, const std::function<bool(double)>& i
 }
 
 double fastest_possible(const ModelCosts& costs, const PartitionProblem& problem) {
+  if (problem.compute_limit) {
+    return 0.0;
+  }
   double speed = 0.0;
   for (const Worker& worker : problem.workers) {
     speed += worker.gflops * 1e9;
@@ -111,7 +116,7 @@ std::optional<Partition> best_of_chain(const ModelCosts& costs, const PartitionP
 // real workers keep may be out of reach for the slowest of their kinds.
 std::optional<Partition> best_of_orders(const ModelCosts& costs, const PartitionProblem& problem,
                                         const Kinds& kinds, const Reach& reach) {
-  OrderSearch search(costs, kinds, reach);
+  OrderSearch search(costs, problem, kinds, reach);
   std::optional<Partition> best;
   const auto realised = [&](double seconds) {
     RAVNEST_CHECK(search.solve(seconds));
@@ -129,6 +134,18 @@ std::optional<Partition> best_of_orders(const ModelCosts& costs, const Partition
     realised(bound);
   }
   return best;
+}
+
+double slowest_stage(const ModelCosts& costs, const PartitionProblem& problem,
+                     const Partition& found) {
+  double most = 0.0;
+  for (std::size_t stage = 0; stage < found.order.size(); ++stage) {
+    const std::size_t first = stage == 0 ? 0 : found.cuts[stage - 1];
+    const std::size_t last = stage < found.cuts.size() ? found.cuts[stage] : costs.size();
+    most = std::max(most,
+                    costs.work(first, last) / (problem.workers[found.order[stage]].gflops * 1e9));
+  }
+  return most;
 }
 
 // By RAM, the largest first: the root has the most passes in flight.
@@ -189,6 +206,23 @@ std::optional<Partition> partition(const ModelCosts& costs, const PartitionProbl
     }
   }
   return best_of_chain(costs, problem, reach, order_by_ram(problem));
+}
+
+std::optional<Partition> partition_evenly(const ModelCosts& costs, PartitionProblem problem) {
+  const std::vector<double> mbps = problem.mbps;
+  std::ranges::fill(problem.mbps, kInfinity);
+  const auto even = partition(costs, problem);
+  if (!even) {
+    return std::nullopt;
+  }
+  problem.mbps = mbps;
+  problem.compute_limit = even->bottleneck_seconds * kEvenly;
+  auto found = partition(costs, problem);
+  if (found) {
+    found->bottleneck_seconds =
+        std::max(found->bottleneck_seconds, slowest_stage(costs, problem, *found));
+  }
+  return found;
 }
 
 }  // namespace ravnest::planner

@@ -30,6 +30,11 @@ struct Partition {
 struct PartitionProblem {
   std::vector<Worker> workers;
   std::vector<double> mbps;
+  // Where speeds are guesses, times of computing and links cannot be compared: every stage
+  // then computes at most this long, and the slowest link alone is made as fast as it can be.
+  std::optional<double> compute_limit;
+
+  double compute_bound(double seconds) const { return compute_limit.value_or(seconds); }
 
   double mbps_between(std::size_t a, std::size_t b) const { return mbps[a * workers.size() + b]; }
 };
@@ -50,5 +55,9 @@ bool fits(const ModelCosts& costs, const PartitionProblem& problem);
 // all different, many more where some are alike); beyond, workers of nearly the same
 // size count as alike when the order is chosen, and the cuts are exact for that order.
 std::optional<Partition> partition(const ModelCosts& costs, const PartitionProblem& problem);
+
+// The same where no speed is known: work is spread evenly first, to within a quarter of the
+// best, and then the links decide.
+std::optional<Partition> partition_evenly(const ModelCosts& costs, PartitionProblem problem);
 
 }  // namespace ravnest::planner

@@ -148,7 +148,7 @@ class Picture {
     const Lettering lettering{.size = 12, .fill = kDim};
     svg_.text({kMargin, y + 43}, counted(cluster.stages.size(), "stage"), lettering);
     svg_.text({kMargin, y + 60}, "a pass every", lettering);
-    svg_.text({kMargin, y + 76}, format_seconds(cluster.bottleneck_seconds),
+    svg_.text({kMargin, y + 76}, format_seconds(pass_seconds(plan_.pool, cluster)),
               {.size = 12, .fill = kInk, .bold = true});
     if (const auto samples = samples_per_second(plan_, cluster)) {
       svg_.text({kMargin, y + 93}, format_number(*samples) + " samples/s", lettering);

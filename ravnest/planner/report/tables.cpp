@@ -12,6 +12,8 @@ namespace ravnest::planner {
 
 namespace {
 
+// A pace this near to the slowest stage or link is theirs.
+constexpr double kNearly = 1.05;
 constexpr std::size_t kMostClusters = 12;
 constexpr std::size_t kMostSpares = 8;
 constexpr std::size_t kBarWidth = 8;
@@ -43,8 +45,9 @@ std::string plan_title(const Plan& plan, const Style& style) {
   for (const Cluster& cluster : plan.clusters) {
     machines += cluster.stages.size();
   }
-  std::string text = concat(plural(plan.clusters.size(), "cluster"), " of ",
-                            plural(machines, "machine"), ", ", plural(plan.rings.size(), "ring"));
+  std::string text =
+      concat(plural(machines, "machine"), " in ", plural(plan.clusters.size(), "cluster"), ", ",
+             plural(plan.rings.size(), "ring"));
   if (const auto samples = samples_per_second(plan); samples && plan.speeds_known) {
     text += concat(", about ", format_number(*samples), " samples/s");
   }
@@ -67,14 +70,18 @@ void add_stage_row(const Plan& plan, std::size_t cluster, std::size_t index, Tab
 
 std::string bottleneck_line(const Plan& plan, std::size_t index, const Style& style) {
   const Cluster& cluster = plan.clusters[index];
-  const Slowest slowest = slowest_of(cluster);
-  const Stage& stage = cluster.stages[slowest.stage];
   const auto node = [&](const Stage& of) { return concat("node ", plan.machine(of).id); };
-  const std::string who = slowest.is_link ? concat("the link ", node(stage), " ", arrow(style), " ",
-                                                   node(cluster.stages[slowest.stage + 1]))
-                                          : node(stage);
-  return concat("  cluster ", index, ": ", format_seconds(cluster.bottleneck_seconds),
-                " a pass, which ", who, " takes\n");
+  const double pace = pass_seconds(plan.pool, cluster);
+  std::string who = "the way to the leaf and back";
+  if (pace <= cluster.bottleneck_seconds * kNearly) {
+    const Slowest slowest = slowest_of(cluster);
+    const Stage& stage = cluster.stages[slowest.stage];
+    who = slowest.is_link ? concat("the link ", node(stage), " ", arrow(style), " ",
+                                   node(cluster.stages[slowest.stage + 1]))
+                          : node(stage);
+  }
+  return concat("  cluster ", index, ": a pass every ", format_seconds(pace), ", bound by ", who,
+                "\n");
 }
 
 std::string spare_lines(const Plan& plan) {
@@ -100,8 +107,7 @@ std::string assumptions(const Plan& plan) {
   }
   if (!plan.speeds_known) {
     text +=
-        "  No machine gives a \"speed\" (GFLOP/s): RAM stands in for it, and times are not "
-        "foretold.\n";
+        "  No machine gives a \"speed\" (GFLOP/s): work is spread by RAM, and times are guesses.\n";
   }
   return text;
 }
@@ -127,13 +133,15 @@ void add_machine_row(const Plan& plan, std::size_t cluster, const MachineRun& ma
   table.add_row({plan.pool[machine.machine].address, std::to_string(plan.pool[machine.machine].id),
                  std::to_string(cluster), bar(machine.busy(), kBarWidth, style),
                  percent(machine.busy()), idle_cell(machine), format_bytes(sent),
-                 concat(with_digits(machine.mean_delay, 1), " to ", machine.max_delay),
+                 concat(with_digits(machine.mean_delay, 1), "/", machine.max_delay),
                  concat(format_bytes(machine.memory_needed), machine.fits() ? "" : " TOO MUCH")});
 }
 
 std::string comparison(const Simulation& chosen, const Simulation& other) {
-  const double factor =
-      other.passes_per_second > 0 ? chosen.passes_per_second / other.passes_per_second : 0.0;
+  if (chosen.passes_per_second <= 0 || other.passes_per_second <= 0) {
+    return "  no pass was finished\n";
+  }
+  const double factor = chosen.passes_per_second / other.passes_per_second;
   return concat("  ", name_of(other.options.schedule), ": ",
                 rate(other.samples_per_second, other.passes_per_second), " (",
                 name_of(chosen.options.schedule), " is ", format_number(factor), " times that)\n");
@@ -150,8 +158,8 @@ std::string plan_table(const Plan& plan, const Style& style) {
                {Align::kRight},
                {Align::kRight},
                {Align::kRight}});
-  table.add_header(
-      {"machine", "node", "cluster", "weights", "memory", "FLOPs", "per pass", "delay"});
+  table.add_header({"machine", "node", "cluster", "weights", "memory",
+                    plan.measured ? "time" : "FLOPs", "per pass", "delay"});
   const std::size_t shown = std::min(plan.clusters.size(), kMostClusters);
   std::string waits;
   for (std::size_t cluster = 0; cluster < shown; ++cluster) {
@@ -179,7 +187,7 @@ std::string simulation_table(const Plan& plan, const Simulation& chosen, const S
                {Align::kRight},
                {Align::kRight}});
   table.add_header(
-      {"machine", "node", "cluster", "busy", "", "waits for", "sent", "delay", "memory"});
+      {"machine", "node", "cluster", "busy", "", "waits for", "sent", "delay mean/max", "memory"});
   const std::size_t shown = std::min(chosen.clusters.size(), kMostClusters);
   std::string reasons;
   for (std::size_t cluster = 0; cluster < shown; ++cluster) {
@@ -193,7 +201,10 @@ std::string simulation_table(const Plan& plan, const Simulation& chosen, const S
                                     rate(chosen.samples_per_second, chosen.passes_per_second)),
                              Paint::kBold, style) +
                      concat(" over ", format_number(chosen.options.seconds / 60.0), " minutes, ",
-                            chosen.fits() ? "it fits" : "it does NOT fit", "\n") +
+                            !plan.costs_known ? "costs not known"
+                            : chosen.fits()   ? "it fits"
+                                              : "it does NOT fit",
+                            "\n") +
                      comparison(chosen, other) + table.to_string(style) + reasons;
   if (shown < chosen.clusters.size()) {
     text += concat("  and ", plural(chosen.clusters.size() - shown, "more cluster"), "\n");

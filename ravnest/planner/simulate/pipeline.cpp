@@ -13,6 +13,7 @@ namespace {
 
 // After so many passes a pipeline is taken to have settled; as many more are then a sample.
 constexpr std::uint64_t kPassesToSettle = 4096;
+constexpr std::uint64_t kMomentsBetweenChecks = 1 << 18;
 
 double carry_seconds(double nbytes, const Link& link) {
   return nbytes > 0 ? nbytes * 8 / (link.mbps * 1e6) : 0.0;
@@ -70,6 +71,7 @@ Pipeline::Pipeline(const std::vector<StageTimes>& times, const SimulateOptions& 
       jitter_(options.jitter),
       window_(options.timeline_seconds),
       random_(random),
+      check_interrupted_(options.check_interrupted),
       rows_(rows) {
   for (std::size_t i = 0; i < times.size(); ++i) {
     StageState& stage = stages_[i];
@@ -101,6 +103,9 @@ std::uint64_t Pipeline::run(Time from, Time to) {
     }
     touched_.clear();
     leap_if_settled();
+    if (check_interrupted_ && ++moments_ % kMomentsBetweenChecks == 0) {
+      check_interrupted_();
+    }
   }
   now_ = end_;
   for (std::size_t i = 0; i < stages_.size(); ++i) {

@@ -144,7 +144,9 @@ class Pipeline {
   double jitter_;
   double window_;
   std::mt19937_64 random_;
+  std::function<void()> check_interrupted_;
   std::span<TimelineRow> rows_;
+  std::uint64_t moments_ = 0;
 
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::size_t> touched_;  // stages that may have got something to do

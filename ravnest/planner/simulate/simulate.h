@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ struct SimulateOptions {
   double jitter = 0.0;  // compute times vary evenly by up to this share of them
   std::uint64_t seed = 0;
   double timeline_seconds = 0.0;  // 0: no timeline
+  // Called now and then; what it throws ends the simulation.
+  std::function<void()> check_interrupted;
 };
 
 // Why a machine does not compute.
