@@ -2,11 +2,14 @@
 
 import torch  # noqa: F401  (loads libtorch before the extension needs it)
 
+from ravnest import _C
 from ravnest._C import Error
 from ravnest.capture import capture
 from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
 from ravnest.seed import set_seed
+
+__version__ = _C.version
 
 __all__ = [
     "Error",

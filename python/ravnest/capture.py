@@ -80,9 +80,7 @@ def capture(
 def _from_file(path: Path, args: tuple, kwargs: dict, loss: Callable | None) -> Program:
     if loss is not None:
         raise ValueError(f"[capture] a loss cannot be added to the file '{path}'; load the module.")
-    if path.suffix == ".pt2":
-        return Program.load(path)
-    return Program(_read_script(path.read_bytes(), args, kwargs, frozenset()))
+    return Program(_noted(_C.load_model(os.fspath(path), args, kwargs), args, kwargs))
 
 
 def _from_script(
@@ -95,10 +93,13 @@ def _from_script(
 def _read_script(
     data: bytes, args: tuple, kwargs: dict, transient: frozenset[str]
 ) -> "_C.BoundProgram":
-    core = _C.read_torchscript(data, args, kwargs, set(transient))
+    return _noted(_C.read_torchscript(data, args, kwargs, set(transient)), args, kwargs)
+
+
+def _noted(core: "_C.BoundProgram", args: tuple, kwargs: dict) -> "_C.BoundProgram":
     note = core.metadata.get("import_note")
     if note and (args or kwargs):
-        warnings.warn(f"[capture] {note}", stacklevel=4)
+        warnings.warn(f"[capture] {note}", stacklevel=5)
     return core
 
 

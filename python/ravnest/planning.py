@@ -185,8 +185,8 @@ def clusterize(
         raise ValueError("[clusterize] pass_data=True needs example inputs, got none.")
     _check_number("batch", batch, 1)
     _check_number("seed", seed, 0)
-    _check_number("population", population, 2)
-    _check_number("generations", generations, 1)
+    _check_number("population", population, 2, 10_000)
+    _check_number("generations", generations, 1, 100_000)
     _check_number("clusters", clusters if isinstance(clusters, int) else None, 1)
     program = model if isinstance(model, Program) else capture(model, args, kwargs)
     if batch is None and (isinstance(model, Program) or not isinstance(model, nn.Module)):
@@ -248,12 +248,13 @@ def _are_positive(pair: Any) -> bool:
     )
 
 
-def _check_number(name: str, value: Any, least: int) -> None:
+def _check_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(
-            f"[planning] expected {name} to be a whole number of {least} or more, got {value!r}."
+            f"[planning] expected {name} to be a whole number from {least} to {most}, got "
+            f"{value!r}."
         )
 
 

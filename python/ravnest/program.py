@@ -233,8 +233,10 @@ class _Signature:
         rest = dict(kwargs)
         for name, _ in self._slots[len(args) :]:
             if name is None or name not in rest:
+                given_names = [f"{len(args)} positional"] * bool(args) + sorted(kwargs)
                 raise ValueError(
-                    f"[program] expected {self._describe()}, got {len(args) + len(kwargs)}."
+                    f"[program] expected {self._describe()}, got "
+                    f"{', '.join(given_names) or 'none'}."
                 )
             given.append(rest.pop(name))
         if rest:

@@ -7,9 +7,11 @@
 #include <sstream>
 
 #include "convert.h"
+#include "optim.h"
 #include "planning.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
+#include "ravnest/engine/load.h"
 #include "ravnest/engine/torchscript/torchscript.h"
 #include "ravnest/graph/lint.h"
 #include "ravnest/graph/mode.h"
@@ -233,9 +235,7 @@ std::shared_ptr<BoundProgram> read_capture(const std::string& train, const std::
   return std::make_shared<BoundProgram>(std::move(program));
 }
 
-std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const py::tuple& args,
-                                               const py::dict& kwargs,
-                                               const std::set<std::string>& transient) {
+ravnest::engine::ImportOptions import_options(const py::tuple& args, const py::dict& kwargs) {
   ravnest::engine::ImportOptions options;
   for (const py::handle value : args) {
     options.example_args.push_back(to_nested_ivalue(value));
@@ -243,6 +243,22 @@ std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const p
   for (const auto& [name, value] : kwargs) {
     options.example_kwargs.emplace_back(name.cast<std::string>(), to_nested_ivalue(value));
   }
+  return options;
+}
+
+std::shared_ptr<BoundProgram> load_model(const std::string& path, const py::tuple& args,
+                                         const py::dict& kwargs) {
+  const ravnest::engine::ImportOptions options = import_options(args, kwargs);
+  const py::gil_scoped_release release;
+  graph::Program program = ravnest::engine::load_program(path, options);
+  graph::lint(program, path);
+  return std::make_shared<BoundProgram>(std::move(program));
+}
+
+std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const py::tuple& args,
+                                               const py::dict& kwargs,
+                                               const std::set<std::string>& transient) {
+  ravnest::engine::ImportOptions options = import_options(args, kwargs);
   options.transient_buffers = transient;
   std::istringstream stream{std::string(archive)};
   const py::gil_scoped_release release;
@@ -256,6 +272,7 @@ std::shared_ptr<BoundProgram> read_torchscript(const py::bytes& archive, const p
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "The C++ core of Ravnest.";
+  module.attr("version") = RAVNEST_VERSION;
 
   py::class_<BoundProgram, std::shared_ptr<BoundProgram>>(module, "BoundProgram")
       .def("run", &run, py::arg("inputs"), py::arg("training"))
@@ -322,7 +339,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   });
   module.def("read_capture", &read_capture);
   module.def("read_torchscript", &read_torchscript);
+  module.def("load_model", &load_model);
   ravnest::python::bind_planning(module);
+  ravnest::python::bind_optim(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {

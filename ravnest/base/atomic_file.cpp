@@ -32,6 +32,15 @@ void sync_folder(const std::filesystem::path& target) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
+  std::error_code unknown;
+  if (std::filesystem::is_symlink(target_, unknown)) {
+    target_ = std::filesystem::weakly_canonical(target_, unknown);
+  }
+  const auto status = std::filesystem::status(target_, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorKind::kIo,
+                concat("[base] cannot write '", target_.string(), "': it is not a regular file."));
+  }
   temporary_ = target_.string() + ".XXXXXX";
   fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd_ < 0) {

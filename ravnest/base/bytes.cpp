@@ -50,7 +50,7 @@ Bytes Bytes::take(std::vector<std::byte> source) {
 }
 
 Bytes Bytes::map_file(const std::filesystem::path& path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     throw_io(path, "open");
   }

@@ -195,7 +195,8 @@ std::string shortened(std::string_view text, std::size_t width, const Style& sty
 
 std::string bar(double share, std::size_t width, const Style& style) {
   constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const double columns = std::clamp(share, 0.0, 1.0) * static_cast<double>(width);
+  const double part = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0.0;
+  const double columns = part * static_cast<double>(width);
   std::string out;
   if (!style.unicode) {
     return out.append(static_cast<std::size_t>(std::lround(columns)), '#');

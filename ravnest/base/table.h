@@ -9,8 +9,8 @@ namespace ravnest {
 
 // How to write for whoever reads standard output.
 struct Style {
-  bool colour = false;   // a terminal, and NO_COLOR is not set
-  bool unicode = false;  // the locale can show bars and ellipses
+  bool colour = false;      // a terminal, and NO_COLOR is not set
+  bool unicode = false;     // the locale can show bars and ellipses
   std::size_t width = 100;  // of a terminal, its own
 };
 

@@ -2,8 +2,8 @@
 
 #include "ravnest/base/table.h"
 #include "ravnest/cli/command.h"
-#include "ravnest/cli/load.h"
 #include "ravnest/cli/plan_flags.h"
+#include "ravnest/engine/load.h"
 #include "ravnest/package/package.h"
 #include "ravnest/planner/report/picture.h"
 #include "ravnest/planner/report/report.h"
@@ -23,7 +23,7 @@ struct Flags {
 
 void run_clusterize(const Flags& flags) {
   const std::vector<planner::Machine> pool = planner::read_pool(flags.plan.nodes);
-  const graph::Program program = load_program(flags.plan.model);
+  const graph::Program program = engine::load_program(flags.plan.model);
   const planner::Plan plan = planner::make_plan(program, pool, flags.plan.options());
   if (!flags.dry_run) {
     package::write_plan(program, plan, flags.out);

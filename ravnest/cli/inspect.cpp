@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ravnest/cli/load.h"
+#include "ravnest/engine/load.h"
 #include "ravnest/graph/text/text.h"
 
 namespace ravnest::cli {
@@ -75,7 +75,7 @@ std::string inspect_json(const graph::Program& program, const graph::Statistics&
 }
 
 std::string inspect(const InspectOptions& options, const Style& style) {
-  const graph::Program program = load_program(options.file);
+  const graph::Program program = engine::load_program(options.file);
   if (options.form == InspectForm::kText) {
     return graph::to_text(program);
   }

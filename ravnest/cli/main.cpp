@@ -19,7 +19,7 @@ enum ExitCode : int { kOk = 0, kWorldFailed = 1, kBadInput = 2 };
 
 int fail(ExitCode code, const std::string& sentence) {
   std::cout.flush();
-  std::cerr << "ravnest: " << sentence << "\n";
+  std::cerr << "ravnest: " << printable(sentence) << "\n";
   return code;
 }
 

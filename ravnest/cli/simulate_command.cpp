@@ -3,9 +3,9 @@
 #include "ravnest/base/table.h"
 #include "ravnest/cli/churn.h"
 #include "ravnest/cli/command.h"
-#include "ravnest/cli/load.h"
 #include "ravnest/cli/plan_flags.h"
 #include "ravnest/cli/validators.h"
+#include "ravnest/engine/load.h"
 #include "ravnest/planner/report/tables.h"
 #include "ravnest/planner/simulate/simulate.h"
 
@@ -39,7 +39,7 @@ void run_simulate(Flags flags) {
   flags.options.seconds = flags.minutes * 60.0;
   flags.options.seed = flags.plan.seed;
   const std::vector<planner::Machine> pool = planner::read_pool(flags.plan.nodes);
-  const graph::Program program = load_program(flags.plan.model);
+  const graph::Program program = engine::load_program(flags.plan.model);
   const planner::Plan plan = planner::make_plan(program, pool, flags.plan.options());
   const bool is_async = flags.schedule == "async";
   planner::SimulateOptions chosen = flags.options;
@@ -65,7 +65,7 @@ Command add_simulate(CLI::App& app) {
       "simulate", "Foretell a run: will it fit, how fast, who is the bottleneck");
   flags->plan.add_to(*command);
   command->add_option("--minutes", flags->minutes, "Time to simulate")
-      ->check(number_above(0.0, 16'000.0))
+      ->check(number_from(0.001, 16'000.0))
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--schedule", flags->schedule, "async or sync; the other is compared with")

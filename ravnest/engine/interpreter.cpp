@@ -369,7 +369,8 @@ void Interpreter::bind(Frame& frame, std::vector<c10::IValue> inputs,
     if (found == weights.end()) {
       throw_invalid("[engine] weight '", weight.name, "' is not given.");
     }
-    frame[weight.slot] = found->second;
+    // In-place ops on shape and strides (t_, squeeze_) must not reach the caller's tensor.
+    frame[weight.slot] = found->second.requires_grad() ? found->second : found->second.detach();
   }
   const auto expected = code_->graph.user_inputs();
   if (inputs.size() != expected.size()) {

@@ -24,6 +24,8 @@ std::int64_t as_int(const IValue& value) {
   return value.isBool() ? static_cast<std::int64_t>(value.toBool()) : value.toInt();
 }
 
+[[noreturn]] void throw_too_large() { throw_invalid("[engine] a size does not fit into 64 bits."); }
+
 std::int64_t nonzero(std::int64_t divisor) {
   if (divisor == 0) {
     throw_invalid("[engine] a size is divided by zero.");
@@ -33,6 +35,9 @@ std::int64_t nonzero(std::int64_t divisor) {
 
 // Python's rounding: towards minus infinity.
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  if (b == -1 && a == std::numeric_limits<std::int64_t>::min()) {
+    throw_too_large();
+  }
   const std::int64_t quotient = a / nonzero(b);
   return (a % b != 0 && (a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
@@ -54,26 +59,41 @@ IValue compare(const Arguments& args, Compare&& holds) {
 }
 
 std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
+  if (base == 0 || base == 1 || base == -1) {
+    return exponent == 0 ? 1 : (base == -1 && exponent % 2 == 0) ? 1 : base;
+  }
   std::int64_t power = 1;
-  for (std::int64_t i = 0; i < exponent; ++i) {
+  for (std::int64_t i = 0; i < exponent; ++i) {  // at most 63 times, then it overflows
     if (__builtin_mul_overflow(power, base, &power)) {
-      throw_invalid("[engine] a size does not fit into 64 bits.");
-    }
-    if (power == 0 || (power == 1 && base == 1)) {
-      break;
+      throw_too_large();
     }
   }
   return power;
 }
 
 IValue add(const Arguments& args) {
-  return arithmetic(args, std::plus<std::int64_t>(), std::plus<double>());
+  return arithmetic(
+      args,
+      [](std::int64_t a, std::int64_t b) {
+        return __builtin_add_overflow(a, b, &a) ? throw_too_large(), a : a;
+      },
+      std::plus<double>());
 }
 IValue sub(const Arguments& args) {
-  return arithmetic(args, std::minus<std::int64_t>(), std::minus<double>());
+  return arithmetic(
+      args,
+      [](std::int64_t a, std::int64_t b) {
+        return __builtin_sub_overflow(a, b, &a) ? throw_too_large(), a : a;
+      },
+      std::minus<double>());
 }
 IValue mul(const Arguments& args) {
-  return arithmetic(args, std::multiplies<std::int64_t>(), std::multiplies<double>());
+  return arithmetic(
+      args,
+      [](std::int64_t a, std::int64_t b) {
+        return __builtin_mul_overflow(a, b, &a) ? throw_too_large(), a : a;
+      },
+      std::multiplies<double>());
 }
 IValue floordiv(const Arguments& args) {
   return arithmetic(args, floor_div, [](double a, double b) { return std::floor(a / b); });
@@ -97,11 +117,24 @@ IValue minimum(const Arguments& args) {
   return compare(args, std::less<>()).toBool() ? args[0] : args[1];
 }
 IValue negate(const Arguments& args) {
-  return is_integral(args.at(0)) ? IValue(-as_int(args[0])) : IValue(-as_double(args[0]));
+  if (!is_integral(args.at(0))) {
+    return -as_double(args[0]);
+  }
+  std::int64_t result = 0;
+  if (__builtin_sub_overflow(std::int64_t{0}, as_int(args[0]), &result)) {
+    throw_too_large();
+  }
+  return result;
 }
 IValue trunc(const Arguments& args) {
-  return is_integral(args.at(0)) ? IValue(as_int(args[0]))
-                                 : IValue(static_cast<std::int64_t>(as_double(args[0])));
+  if (is_integral(args.at(0))) {
+    return as_int(args[0]);
+  }
+  const double value = as_double(args[0]);
+  if (!(std::abs(value) < 9.2e18)) {
+    throw_too_large();
+  }
+  return static_cast<std::int64_t>(value);
 }
 IValue bit_and(const Arguments& args) {
   return args.at(0).isBool() && args.at(1).isBool() ? IValue(args[0].toBool() && args[1].toBool())

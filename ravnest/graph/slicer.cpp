@@ -28,7 +28,8 @@ class Slicer {
         stages_(stages),
         input_of_(graph.values.size(), nullptr),
         last_use_(graph.values.size(), 0),
-        required_(stages) {
+        required_(stages),
+        seen_(stages) {
     for (const Input& input : graph.inputs) {
       if (input.kind != InputKind::kLiteral) {
         input_of_[input.value] = &input;
@@ -118,23 +119,28 @@ class Slicer {
   }
 
   // Notes what a stage must be sent so that it can use a value.
-  void require(ValueId value, StageIndex stage) {
-    if (!crosses_to(value, stage)) {
-      return;
-    }
-    const ValueId carrier = carrier_of(value);
-    if (carrier != value) {
-      for (const std::size_t op : chain_to(value, carrier)) {
-        for_each_ref(graph_.ops[op], [&](ValueId id) {
-          const ValueId used = aliasing_.same[id];
-          if (aliasing_.root[used] != aliasing_.root[value]) {
-            require(used, stage);
-          }
-        });
+  void require(ValueId first, StageIndex stage) {
+    std::vector<ValueId> waiting{first};
+    while (!waiting.empty()) {
+      const ValueId value = waiting.back();
+      waiting.pop_back();
+      if (!crosses_to(value, stage) || !seen_[stage].insert(value).second) {
+        continue;
       }
-    }
-    if (crosses_to(carrier, stage)) {
-      required_[stage].insert(carrier);
+      const ValueId carrier = carrier_of(value);
+      if (carrier != value) {
+        for (const std::size_t op : chain_to(value, carrier)) {
+          for_each_ref(graph_.ops[op], [&](ValueId id) {
+            const ValueId used = aliasing_.same[id];
+            if (aliasing_.root[used] != aliasing_.root[value]) {
+              waiting.push_back(used);
+            }
+          });
+        }
+      }
+      if (crosses_to(carrier, stage)) {
+        required_[stage].insert(carrier);
+      }
     }
   }
 
@@ -399,6 +405,7 @@ class Slicer {
   std::map<ValueId, std::set<ValueId>> crossing_;       // by root: values that cross a cut
   std::vector<StageIndex> last_use_;                    // by value
   std::vector<std::set<ValueId>> required_;             // by stage: carriers it must be sent
+  std::vector<std::set<ValueId>> seen_;                 // by stage: values already looked at
   std::vector<std::vector<ValueId>> routed_;            // by stage: carriers it is sent
 };
 

@@ -3,13 +3,14 @@
 #include "ravnest/base/atomic_file.h"
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
+#include "ravnest/base/json_text.h"
 
 namespace ravnest::package {
 
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
-constexpr int kMaxDepth = 16;
+constexpr std::size_t kMaxDepth = 16;
 constexpr std::size_t kMaxShown = 80;
 
 std::string laid_out(const Json& value, int levels) {
@@ -46,16 +47,13 @@ Json read_json(const std::filesystem::path& path) {
     throw_invalid("[package] '", path.string(), "': expected at most ", kMaxBytes, " bytes, got ",
                   bytes.size(), ".");
   }
-  const auto limit_depth = [&](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMaxDepth) {
-      throw_invalid("[package] '", path.string(), "': expected JSON of at most ", kMaxDepth,
-                    " levels.");
-    }
-    return true;
-  };
   const char* begin = reinterpret_cast<const char*>(bytes.data());
+  if (is_deeper_than({begin, bytes.size()}, kMaxDepth)) {
+    throw_invalid("[package] '", path.string(), "': expected JSON of at most ", kMaxDepth,
+                  " levels.");
+  }
   try {
-    return Json::parse(begin, begin + bytes.size(), limit_depth);
+    return Json::parse(begin, begin + bytes.size());
   } catch (const Json::exception& error) {
     throw_invalid("[package] '", path.string(), "' is not valid JSON: ", error.what(), ".");
   }

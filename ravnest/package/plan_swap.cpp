@@ -124,11 +124,26 @@ std::vector<Rename> replacement_steps(const fs::path& node_data, const fs::path&
   return steps;
 }
 
+// A commit that was cut off before it put the new nodes/ in has taken the old plan away.
+void roll_back(const fs::path& node_data, const fs::path& staging) {
+  const fs::path old = staging / "old";
+  if (fs::exists(node_data / kNodes) || !fs::exists(old / kNodes)) {
+    return;
+  }
+  std::vector<std::string> names = plan_folders_in(old);
+  std::ranges::reverse(names);
+  for (const std::string& name : names) {
+    fs::remove_all(node_data / name);
+    fs::rename(old / name, node_data / name);
+  }
+}
+
 PlanSwap::PlanSwap(fs::path node_data)
     : node_data_(std::move(node_data)), staging_(node_data_ / kStaging) {
   try {
     fs::create_directories(node_data_);
     lock_ = lock_folder(node_data_);
+    roll_back(node_data_, staging_);
     fs::remove_all(staging_);
     fs::create_directories(staging_ / "new");
     fs::create_directories(staging_ / "old");

@@ -80,9 +80,10 @@ class Planner {
     if (count == 1) {
       return single(usable);
     }
-    for (std::size_t least = std::min(kLeastClusterSize, usable.size() / count); least > 0;
+    const Members chosen = without_surplus(usable, count);
+    for (std::size_t least = std::min(kLeastClusterSize, chosen.size() / count); least > 0;
          --least) {
-      if (auto plan = try_count(usable, count, least)) {
+      if (auto plan = try_count(chosen, count, least)) {
         return std::move(*plan);
       }
     }
@@ -166,8 +167,32 @@ class Planner {
     return std::move(*plan);
   }
 
+  // The machines with the most RAM, as many as the model has parts for.
+  Members without_surplus(const Members& usable, std::size_t clusters) {
+    const std::size_t most = clusters * most_stages();
+    if (usable.size() <= most) {
+      return usable;
+    }
+    Members chosen = usable;
+    std::ranges::stable_sort(chosen, std::greater{},
+                             [&](std::size_t machine) { return pool_[machine].ram_gb; });
+    for (std::size_t i = most; i < chosen.size(); ++i) {
+      useless_.push_back(
+          {.machine = chosen[i], .reason = "the model has fewer parts than there are machines"});
+    }
+    chosen.resize(most);
+    std::ranges::sort(chosen);
+    return chosen;
+  }
+
+  std::size_t most_stages() const {
+    const std::size_t parameters = costs_.parameters().size();
+    return parameters == 0 ? costs_.size() : std::min(costs_.size(), parameters);
+  }
+
   // One cluster of all, without the smallest machines where they stand in the way.
-  std::optional<Plan> try_single(Members members) {
+  std::optional<Plan> try_single(const Members& usable) {
+    Members members = without_surplus(usable, 1);
     std::vector<Spare> spares;
     while (!members.empty()) {
       if (auto fit = try_fit(members)) {

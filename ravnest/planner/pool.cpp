@@ -9,6 +9,7 @@
 #include "ravnest/base/address.h"
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
+#include "ravnest/base/json_text.h"
 
 namespace ravnest::planner {
 
@@ -20,28 +21,45 @@ constexpr double kBytesPerGb = 1e9;
 // What a core of an ordinary laptop reaches in training; only ratios matter where nobody
 // was measured.
 constexpr double kDefaultGflops = 50.0;
-constexpr std::size_t kMostFileBytes = 256'000'000;
+constexpr std::size_t kMostFileBytes = 64'000'000;
+constexpr std::size_t kMostDepth = 16;
+constexpr std::size_t kMostShown = 80;
+// Below any machine or network; times stay finite.
+constexpr double kLeast = 1e-9;
 constexpr double kMostRamGb = 1e6;
 constexpr double kMostMbps = 1e9;
 constexpr double kMostGflops = 1e12;
 constexpr double kMostLatencyMs = 1e6;
 
-// JSON lets a key appear twice and keeps the last; here that is a mistake. The first one
-// found is kept in `repeated`.
-class KeyWatch {
+// JSON lets a key appear twice and keeps the last; here that is a mistake. Finds the first.
+class KeyWatch : public nlohmann::json_sax<Json> {
  public:
-  bool operator()(int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) {
-      open_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      open_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const std::string key = value.get<std::string>();
-      if (!open_.back().insert(key).second && repeated.empty()) {
-        repeated = key;
-      }
+  bool start_object(std::size_t) override {
+    open_.emplace_back();
+    return true;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (!open_.back().insert(name).second && repeated.empty()) {
+      repeated = name;
     }
     return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  // Told by the parser proper.
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
   }
 
   std::string repeated;
@@ -49,6 +67,15 @@ class KeyWatch {
  private:
   std::vector<std::set<std::string>> open_;
 };
+
+// A value as it stands in the file, but not all of a long one.
+std::string shown(const Json& value) {
+  if (value.is_structured()) {
+    return value.is_array() ? "a list" : "an object";
+  }
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > kMostShown ? text.substr(0, kMostShown) + "..." : text;
+}
 
 // Reads one file; every complaint starts with its name.
 class PoolReader {
@@ -79,14 +106,15 @@ class PoolReader {
   }
 
   Json parse(std::string_view text) const {
-    KeyWatch watch;
+    if (is_deeper_than(text, kMostDepth)) {
+      refuse("expected JSON of at most ", kMostDepth, " levels");
+    }
     try {
-      Json root = Json::parse(
-          text.begin(), text.end(),
-          [&watch](int depth, Json::parse_event_t event, Json& value) {
-            return watch(depth, event, value);
-          },
-          /*allow_exceptions=*/true, /*ignore_comments=*/true);
+      Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/true,
+                              /*ignore_comments=*/true);
+      KeyWatch watch;
+      Json::sax_parse(text.begin(), text.end(), &watch, Json::input_format_t::json,
+                      /*strict=*/true, /*ignore_comments=*/true);
       if (!watch.repeated.empty()) {
         refuse("the key \"", watch.repeated, "\" is given twice");
       }
@@ -152,9 +180,9 @@ class PoolReader {
   double positive(const std::string& place, const Json& value, const char* key, double most,
                   const char* unit) const {
     const double number = value.is_number() ? value.get<double>() : 0.0;
-    if (!(number > 0.0) || !(number <= most)) {
+    if (!(number >= kLeast) || !(number <= most)) {
       refuse(place, ": expected \"", key, "\" to be a number of ", unit, " above 0 and up to ",
-             most, ", got ", value.dump());
+             most, ", got ", shown(value));
     }
     return number;
   }
@@ -162,7 +190,7 @@ class PoolReader {
   double read_latency(const std::string& place, const Json& value) const {
     const double number = value.is_number() ? value.get<double>() : -1.0;
     if (!(number >= 0.0) || !(number <= kMostLatencyMs)) {
-      refuse(place, ": expected \"latency\" to be a number of ms, got ", value.dump());
+      refuse(place, ": expected \"latency\" to be a number of ms, got ", shown(value));
     }
     return number;
   }
@@ -189,7 +217,7 @@ class PoolReader {
     try {
       parse_address(text);
     } catch (const std::invalid_argument&) {
-      refuse(place, ": expected \"IP\" to be \"host:port\", got ", value.dump());
+      refuse(place, ": expected \"IP\" to be \"host:port\", got ", shown(value));
     }
     return text;
   }

@@ -34,9 +34,13 @@ std::string module_path(const std::string& module_stack) {
   return path.starts_with("_empty_nn_module_stack") ? std::string() : path;  // export's own word
 }
 
+constexpr std::size_t kLongestTrace = 16'000;
+
 // The innermost line of the user's own code, as "models.py:26": torch's own
 // files say little, and folders are nobody else's business.
-std::string source_line(const std::string& stack_trace) {
+std::string source_line(const std::string& whole_trace) {
+  const std::string stack_trace =
+      whole_trace.substr(whole_trace.size() - std::min(whole_trace.size(), kLongestTrace));
   std::string found;
   std::size_t at = 0;
   while ((at = stack_trace.find("File \"", at)) != std::string::npos) {

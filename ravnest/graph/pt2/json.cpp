@@ -4,29 +4,25 @@
 #include <limits>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/json_text.h"
 
 namespace ravnest::graph::pt2 {
 
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr std::size_t kMaxDepth = 100;
 constexpr std::size_t kMaxRank = 64;
 
 template <typename AnyJson>
 AnyJson parse_as(const Bytes& bytes, const std::string& label) {
-  const auto limit_depth = [](int depth, typename AnyJson::parse_event_t, AnyJson&) {
-    if (depth > kMaxDepth) {
-      throw_invalid("it is nested too deeply");
-    }
-    return true;
-  };
   const char* begin = reinterpret_cast<const char*>(bytes.data());
+  if (is_deeper_than({begin, bytes.size()}, kMaxDepth)) {
+    throw_invalid("[graph] ", label, " cannot be read: it is nested too deeply.");
+  }
   try {
-    return AnyJson::parse(begin, begin + bytes.size(), limit_depth);
+    return AnyJson::parse(begin, begin + bytes.size());
   } catch (const typename AnyJson::exception& error) {
     throw_invalid("[graph] ", label, " is not valid JSON: ", error.what(), ".");
-  } catch (const std::invalid_argument& error) {
-    throw_invalid("[graph] ", label, " cannot be read: ", error.what(), ".");
   }
 }
 

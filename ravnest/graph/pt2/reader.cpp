@@ -54,6 +54,9 @@ void check_schema(const Json& exported) {
   }
 }
 
+constexpr std::size_t kMostWeights = 100'000;
+constexpr std::size_t kMostExpanded = 64'000'000;
+
 // The bytes a tensor of this type touches in its storage must all be there.
 void check_extent(const TensorType& type, std::size_t storage_bytes) {
   std::int64_t last = 0;
@@ -78,6 +81,11 @@ void check_extent(const TensorType& type, std::size_t storage_bytes) {
   if (!fits || (!empty && static_cast<std::uint64_t>(bytes) > storage_bytes)) {
     throw_invalid("its shape and strides do not fit into the ", storage_bytes, " bytes stored");
   }
+  // An expanded weight may be larger than what is stored, within reason.
+  const auto whole = nbytes(type, {});
+  if (!whole || static_cast<std::uint64_t>(*whole) > std::max(storage_bytes, kMostExpanded)) {
+    throw_invalid("its shape takes more than the ", storage_bytes, " bytes stored");
+  }
 }
 
 bool is_payload_name(const std::string& path, std::string_view prefix) {
@@ -98,6 +106,9 @@ class WeightReader {
     const auto entries = parsed.is_object() ? parsed.find("config") : parsed.end();
     if (entries == parsed.end() || !entries->is_object()) {
       throw_invalid("'", config, "' is not a list of weights");
+    }
+    if (entries->size() > kMostWeights) {
+      throw_invalid("'", config, "' lists ", entries->size(), " weights, more than ", kMostWeights);
     }
     for (const auto& [name, entry] : entries->items()) {
       try {

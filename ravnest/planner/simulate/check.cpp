@@ -13,6 +13,7 @@ namespace {
 
 // Some minutes of computation.
 constexpr double kMostEvents = 1e10;
+constexpr double kMostDepartures = 1e7;
 
 void check_churn(const Plan& plan, const SimulateOptions& options) {
   std::unordered_set<std::int64_t> ids;
@@ -35,6 +36,11 @@ void check_churn(const Plan& plan, const SimulateOptions& options) {
   if (!(present >= 0 && away >= 0 && std::isfinite(present) && std::isfinite(away))) {
     throw_invalid("[planner] expected mean times of 0 s or more, got ", present, " s present and ",
                   away, " s away.");
+  }
+  const double departures = present > 0 ? options.seconds / present : 0.0;
+  if (departures * static_cast<double>(plan.pool.size()) > kMostDepartures) {
+    throw_invalid("[planner] expected machines that stay longer: they would leave ", departures,
+                  " times each in ", options.seconds, " s.");
   }
 }
 

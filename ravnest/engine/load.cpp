@@ -1,4 +1,4 @@
-#include "ravnest/cli/load.h"
+#include "ravnest/engine/load.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "ravnest/graph/mode.h"
 #include "ravnest/graph/pt2/pt2.h"
 
-namespace ravnest::cli {
+namespace ravnest::engine {
 
 namespace {
 
@@ -41,8 +41,8 @@ std::string_view zip_directory(std::string_view file) {
   return file.substr(before + end - reach, reach);
 }
 
-graph::Program imported(const std::filesystem::path& path) {
-  graph::Program program = engine::import_torchscript(path);
+graph::Program imported(const std::filesystem::path& path, const ImportOptions& options) {
+  graph::Program program = import_torchscript(path, options);
   graph::drop_redundant_eval(program);
   return program;
 }
@@ -69,21 +69,21 @@ Content content_of(std::string_view file) {
 
 }  // namespace
 
-graph::Program load_program(const std::filesystem::path& path) {
+graph::Program load_program(const std::filesystem::path& path, const ImportOptions& options) {
   if (std::filesystem::is_directory(path)) {
-    throw_invalid("[cli] expected a model file, got the folder '", path.string(), "'.");
+    throw_invalid("[load] expected a model file, got the folder '", path.string(), "'.");
   }
   const Bytes bytes = Bytes::map_file(path);
   switch (content_of(as_text(bytes))) {
     case Content::kTorchScript:
-      return imported(path);
+      return imported(path, options);
     case Content::kPickle:
-      throw_invalid("[cli] '", path.string(),
+      throw_invalid("[load] '", path.string(),
                     "' is pickled (a state dict, or a whole model from torch.save), and Ravnest "
                     "unpickles nothing.",
                     kWayOut);
     case Content::kSafetensors:
-      throw_invalid("[cli] '", path.string(), "' holds weights alone, not a model.", kWayOut);
+      throw_invalid("[load] '", path.string(), "' holds weights alone, not a model.", kWayOut);
     case Content::kPt2:
       return graph::read_pt2(path);
     case Content::kOther:
@@ -92,7 +92,7 @@ graph::Program load_program(const std::filesystem::path& path) {
   if (path.extension() == ".pt2") {
     return graph::read_pt2(path);  // which says what is wrong with it
   }
-  throw_invalid("[cli] '", path.string(), "' is neither a .pt2 archive nor TorchScript.", kWayOut);
+  throw_invalid("[load] '", path.string(), "' is neither a .pt2 archive nor TorchScript.", kWayOut);
 }
 
-}  // namespace ravnest::cli
+}  // namespace ravnest::engine
