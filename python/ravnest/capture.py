@@ -80,6 +80,8 @@ def capture(
 def _from_file(path: Path, args: tuple, kwargs: dict, loss: Callable | None) -> Program:
     if loss is not None:
         raise ValueError(f"[capture] a loss cannot be added to the file '{path}'; load the module.")
+    if not path.is_file():
+        raise FileNotFoundError(f"[capture] expected a model's file, got '{path}'.")
     return Program(_noted(_C.load_model(os.fspath(path), args, kwargs), args, kwargs))
 
 

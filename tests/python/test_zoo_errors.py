@@ -34,7 +34,7 @@ def assert_a_sentence(error, *needles):
 def test_too_few_inputs(runner):
     with pytest.raises(ValueError) as error:
         runner()
-    assert_a_sentence(error, "1", "0")
+    assert_a_sentence(error, "1", "none")
 
 
 def test_too_many_inputs(runner):

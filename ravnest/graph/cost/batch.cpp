@@ -24,8 +24,8 @@ void check_batch(const Graph& graph, const Batch& batch, std::int64_t wanted) {
   for (const std::string& name : batch.symbols) {
     const auto symbol = graph.symbols.find(name);
     if (symbol != graph.symbols.end() && symbol->second.max && wanted > *symbol->second.max) {
-      throw_invalid("[graph] expected a batch of ", *symbol->second.max, " or less, got ",
-                    wanted, ".");
+      throw_invalid("[graph] expected a batch of ", *symbol->second.max, " or less, got ", wanted,
+                    ".");
     }
   }
 }
