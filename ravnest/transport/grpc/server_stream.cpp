@@ -1,0 +1,124 @@
+#include "ravnest/transport/grpc/server_stream.h"
+
+#include <utility>
+
+#include "ravnest/transport/grpc/byte_buffers.h"
+
+namespace ravnest::transport {
+
+namespace {
+
+// "ipv4:127.0.0.1:41234" → "127.0.0.1:41234"
+std::string without_scheme(const std::string& peer) { return peer.substr(peer.find(':') + 1); }
+
+}  // namespace
+
+ServerStream::ServerStream(::grpc::GenericCallbackServerContext* context,
+                           std::shared_ptr<StreamSet> set)
+    : set_(std::move(set)), remote_(without_scheme(context->peer())), context_(context) {}
+
+void ServerStream::start(std::shared_ptr<StreamOwner> owner) {
+  const std::lock_guard lock(mutex_);
+  owner_ = std::move(owner);
+  baton_.pass();
+  StartRead(&in_);
+}
+
+std::shared_ptr<StreamOwner> ServerStream::find_owner() {
+  const std::lock_guard lock(mutex_);
+  return is_finished_ ? nullptr : owner_;
+}
+
+void ServerStream::wake() {
+  if (gate_.enter()) {
+    pump();
+  }
+}
+
+void ServerStream::pump() {
+  const auto owner = find_owner();
+  while (owner) {
+    const NextFrame next = owner->next_frame();
+    if (next.frame) {
+      is_ending_ = next.end;
+      out_ = to_byte_buffer(*next.frame);
+      const std::lock_guard lock(mutex_);
+      if (!is_finished_) {
+        baton_.pass();
+        StartWrite(&out_);
+      }
+      return;
+    }
+    if (gate_.leave()) {
+      return;
+    }
+  }
+}
+
+void ServerStream::OnWriteDone(bool ok) {
+  baton_.take();
+  if (!ok) {
+    return;  // the read has failed too, or will
+  }
+  if (is_ending_) {
+    finish(::grpc::Status::OK);
+  } else {
+    pump();
+  }
+}
+
+void ServerStream::OnReadDone(bool ok) {
+  baton_.take();
+  if (!ok) {
+    finish(::grpc::Status::CANCELLED);
+    return;
+  }
+  try {
+    if (const auto owner = find_owner()) {
+      owner->on_frame(ReceivedFrame(in_).frame());
+    }
+  } catch (const std::exception& error) {
+    abort(error.what());
+  }
+  const std::lock_guard lock(mutex_);
+  if (!is_finished_) {
+    baton_.pass();
+    StartRead(&in_);
+  }
+}
+
+void ServerStream::finish(const ::grpc::Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(is_finished_, true)) {
+    baton_.pass();
+    Finish(status);
+  }
+}
+
+void ServerStream::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (reason_.empty()) {
+    reason_ = reason;
+  }
+  if (context_ != nullptr) {
+    context_->TryCancel();
+  }
+}
+
+void ServerStream::OnDone() {
+  baton_.take();
+  std::string reason;
+  std::shared_ptr<StreamOwner> owner;
+  {
+    const std::lock_guard lock(mutex_);
+    context_ = nullptr;
+    owner = std::move(owner_);
+    reason = reason_.empty() ? "its connection was closed" : reason_;
+  }
+  if (owner) {
+    owner->on_end(reason);
+  }
+  set_->release(shared_from_this());
+}
+
+}  // namespace ravnest::transport

@@ -1,0 +1,120 @@
+// Nodes in processes of their own, killed and stopped after a stated event.
+
+#include <thread>
+
+#include "tests/transport/child.h"
+#include "tests/transport/sanitizers.h"
+#include "tests/transport/tcp_client.h"
+
+namespace ravnest::transport {
+namespace {
+
+class GrpcProcess : public ::testing::Test {
+ protected:
+  static TransportOptions quick() {
+    TransportOptions options;
+    options.timeouts.first_backoff = Milliseconds(5);
+    options.timeouts.longest_backoff = Milliseconds(50);
+    return options;
+  }
+
+  GrpcWorld world_;
+  TestNode here_{world_, "node_0", quick()};
+};
+
+TEST_F(GrpcProcess, AKilledReceiverIsNamedAndItsSuccessorGetsWhatWasNotTaken) {
+  const std::string address = GrpcWorld::reserve("");
+  const std::vector<std::string> words{"sink", "node_1", address, "node_0",
+                                       here_.transport->address()};
+  auto child = std::make_unique<Child>(words);
+  const auto sender = here_.transport->open({"node_1", address}, "forward");
+  sender->send(numbered(1), kPatience);
+  EXPECT_TRUE(child->wait_for("got 1"));
+  sender->flush(kPatience);
+  child->send_signal(SIGKILL);
+  EXPECT_TRUE(here_.wait_for(NoticeKind::kLost, "node_1", Milliseconds(5000)));
+  child.reset();
+  sender->send(numbered(2), kPatience);
+  child = std::make_unique<Child>(words);
+  EXPECT_TRUE(child->wait_for("got 2"));
+  sender->close(kPatience);
+}
+
+TEST_F(GrpcProcess, AKilledSenderIsNamedAndItsSuccessorBeginsAnew) {
+  Inbox inbox;
+  const auto receiver = here_.transport->receive({"node_1", ""}, "forward", inbox.handler());
+  const std::vector<std::string> words{"source", "node_1", "127.0.0.1:0", "node_0",
+                                       here_.transport->address()};
+  auto child = std::make_unique<Child>(words);
+  EXPECT_EQ(take_passes(inbox, 50), passes_to(50));
+  child->send_signal(SIGKILL);
+  EXPECT_TRUE(here_.wait_for(NoticeKind::kLost, "node_1", Milliseconds(5000)));
+  child = std::make_unique<Child>(words);
+  std::int64_t pass = 50;
+  std::uint64_t instance = 0;
+  while (true) {  // what the first one had sent, then the second from its beginning
+    const auto delivery = inbox.take(kPatience);
+    ASSERT_TRUE(delivery);
+    if (delivery->message.pass == 1) {
+      EXPECT_NE(delivery->instance, instance);
+      break;
+    }
+    instance = delivery->instance;
+    EXPECT_EQ(delivery->message.pass, ++pass);
+  }
+}
+
+TEST_F(GrpcProcess, AStoppedProcessIsFoundBySilenceAndHeardAgain) {
+  const std::string address = GrpcWorld::reserve("");
+  Child child({"sink", "node_1", address, "node_0", here_.transport->address()});
+  const auto sender = here_.transport->open({"node_1", address}, "forward");
+  sender->send(numbered(1), kPatience);
+  EXPECT_TRUE(child.wait_for("got 1"));
+  child.send_signal(SIGSTOP);
+  // Five seconds of silence, and one for a busy machine.
+  EXPECT_TRUE(here_.wait_for(NoticeKind::kLost, "node_1", Milliseconds(6000)));
+  child.send_signal(SIGCONT);
+  sender->send(numbered(2), kPatience);
+  EXPECT_TRUE(child.wait_for("got 2"));
+}
+
+TEST_F(GrpcProcess, ServesThroughAFloodThatTakesAllDescriptors) {
+  if (kIsSanitized) {
+    GTEST_SKIP() << "UBSan takes a descriptor to look at memory, and there is none";
+  }
+  const std::string address = GrpcWorld::reserve("");
+  Child child({"sink", "node_1", address, "node_0", here_.transport->address(), "96"});
+  const auto sender = here_.transport->open({"node_1", address}, "forward");
+  sender->send(numbered(1), kPatience);
+  EXPECT_TRUE(child.wait_for("got 1"));
+  std::vector<TcpClient> flood;
+  for (int i = 0; i < 300; ++i) {
+    flood.emplace_back(address);
+  }
+  EXPECT_TRUE(flood.back().wait_for_end());  // shed: there is no descriptor for it
+  sender->send(numbered(2), kPatience);      // who is connected does not notice
+  EXPECT_TRUE(child.wait_for("got 2"));
+}
+
+TEST_F(GrpcProcess, ServesNewcomersSoonAfterAFlood) {
+  if (kIsSanitized) {
+    GTEST_SKIP() << "UBSan takes a descriptor to look at memory, and there is none";
+  }
+  const std::string address = GrpcWorld::reserve("");
+  Child child({"sink", "node_1", address, "node_0", here_.transport->address(), "96"});
+  ASSERT_TRUE(child.wait_for("listening " + address));
+  std::vector<TcpClient> flood;
+  for (int i = 0; i < 300; ++i) {
+    flood.emplace_back(address);
+  }
+  EXPECT_TRUE(flood.back().wait_for_end());
+  flood.clear();
+  const TimePoint after = std::chrono::steady_clock::now();
+  const auto sender = here_.transport->open({"node_1", address}, "forward");
+  sender->send(numbered(1), kPatience);
+  EXPECT_TRUE(child.wait_for("got 1"));
+  EXPECT_LE(std::chrono::steady_clock::now() - after, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace ravnest::transport
