@@ -18,8 +18,9 @@ namespace ravnest::package {
 //   node_data/cluster_<c>/<host:port>/submod.pt2   its part of the model
 //     submod_<k>_input.json    {plan, cluster, stage, inputs: [{name, dtype, shape, source}]}
 //     submod_<k>_output.json   {plan, cluster, stage, outputs: [{name, dtype, shape, used_by}]}
-//     model_inputs.json        of the root: {plan, cluster, in_spec,
-//                              inputs: [{name, dtype, shape, used_by}]}
+//     model_inputs.json        of the root: {plan, cluster, in_spec, out_spec, arguments,
+//                              inputs: [{name, dtype, shape, used_by}]}; out_spec is that of
+//                              evaluation, and arguments the names of the model's, by commas
 // A source is {"model_input": i} or {"stage": k, "output": j}; used_by lists
 // {"stage": k, "input": j}. A shape holds numbers and, for what depends on the batch,
 // text; dtype and shape are null where nothing is known, and a size has a dtype ("int")
@@ -45,6 +46,17 @@ struct NodeRing {
   bool operator==(const NodeRing&) const = default;
 };
 
+// A node of the same cluster, and which of the model's inputs its stage takes: in training and
+// in evaluation, in the order of the model's.
+struct ClusterMate {
+  std::int64_t id = 0;
+  std::string address;
+  std::vector<std::size_t> inputs;
+  std::vector<std::size_t> eval_inputs;
+
+  bool operator==(const ClusterMate&) const = default;
+};
+
 // One node's part in a plan: nodes/node_<id>.json. The reference's keys are node_id,
 // local_host, local_port, template_path, rank, ring_size, cluster_length, param_addresses,
 // ring_ids, forward_target_host, forward_target_port, backward_target_host,
@@ -63,6 +75,8 @@ struct NodeConfig {
   std::string role = "root";
   std::optional<std::string> next;      // the stage after this one: forward target
   std::optional<std::string> previous;  // the stage before: backward target
+  std::vector<ClusterMate> mates;       // by stage, this node among them
+  std::size_t providers_here = 1;       // nodes of the plan with this node's host
   std::vector<NodeRing> rings;
   // Parameters that are used here and live in another stage of the cluster: its address.
   std::map<std::string, std::string> tied;

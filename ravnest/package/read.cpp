@@ -105,6 +105,36 @@ NodeRing read_ring(const Field& field, const NodeConfig& node) {
   return ring;
 }
 
+std::vector<std::size_t> read_indices(const Field& field) {
+  std::vector<std::size_t> indices;
+  for (const Field& item : field.items()) {
+    indices.push_back(item.count(indices.empty() ? 0 : indices.back() + 1, kMaxCount));
+  }
+  return indices;
+}
+
+// After the targets: the neighbours must be the same.
+void read_mates(const Field& file, NodeConfig& node) {
+  const Field field = file.at("cluster_nodes");
+  for (const Field& mate : field.items()) {
+    node.mates.push_back(
+        {.id = mate.at("node_id").integer(0, std::numeric_limits<std::int64_t>::max()),
+         .address = read_address(mate.at("address")),
+         .inputs = read_indices(mate.at("inputs")),
+         .eval_inputs = read_indices(mate.at("eval_inputs"))});
+  }
+  const auto is_at = [&](std::size_t stage, const std::string& address) {
+    return node.mates[stage].address == address;
+  };
+  if (node.mates.size() != node.stages || !is_at(node.stage, node.address) ||
+      node.mates[node.stage].id != node.id || (node.next && !is_at(node.stage + 1, *node.next)) ||
+      (node.previous && !is_at(node.stage - 1, *node.previous))) {
+    field.refuse(concat("the ", node.stages, " nodes of the cluster, this one in place ",
+                        node.stage, " between its targets"));
+  }
+  node.providers_here = file.at("providers_here").count(1, kMaxCount);
+}
+
 void read_rings(const Field& file, NodeConfig& node) {
   std::set<std::size_t> ids;
   std::vector<std::string> parameters;
@@ -203,6 +233,7 @@ NodeConfig parse_node(const Field& file, std::int64_t id) {
   node.plan = read_plan(file.at("plan"));
   read_place(file, node);
   read_targets(file, node);
+  read_mates(file, node);
   check_template_path(file.at("template_path"), node);
   check_equal(file.at("sub_model"), kSubModel);
   read_rings(file, node);

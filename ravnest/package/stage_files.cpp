@@ -164,6 +164,10 @@ Json model_inputs_file(const graph::Program& program, const std::vector<graph::S
                        const StagePlace& place) {
   Json object = {{"plan", place.plan}, {"cluster", place.cluster}};
   object["in_spec"] = program.graph.in_spec;
+  object["out_spec"] = (program.eval_graph ? *program.eval_graph : program.graph).out_spec;
+  if (const auto names = program.metadata.find("arguments"); names != program.metadata.end()) {
+    object["arguments"] = names->second;
+  }
   add_list(object, "inputs", model_inputs_json(program.graph, stages, &graph::Stage::sources));
   if (program.eval_graph) {
     add_list(object, "eval_inputs",
