@@ -8,6 +8,7 @@ from ravnest.capture import capture
 from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
 from ravnest.seed import set_seed
+from ravnest.utils import model_fusion
 
 __version__ = _C.version
 
@@ -19,6 +20,7 @@ __all__ = [
     "Stages",
     "capture",
     "clusterize",
+    "model_fusion",
     "set_seed",
     "simulate",
 ]

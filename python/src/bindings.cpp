@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "convert.h"
+#include "fuse.h"
 #include "optim.h"
 #include "planning.h"
 #include "ravnest/base/error.h"
@@ -342,6 +343,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("load_model", &load_model);
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
+  ravnest::python::bind_fuse(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {
