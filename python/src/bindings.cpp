@@ -10,6 +10,7 @@
 #include "fuse.h"
 #include "optim.h"
 #include "planning.h"
+#include "plot.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/load.h"
@@ -344,6 +345,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
   ravnest::python::bind_fuse(module);
+  ravnest::python::bind_plot(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {

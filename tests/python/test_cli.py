@@ -55,7 +55,7 @@ def cnn(tmp_path_factory):
 def test_help_names_only_what_there_is():
     done = run("--help")
     assert done.returncode == 0
-    for there in ("inspect", "clusterize", "simulate", "fuse"):
+    for there in ("inspect", "clusterize", "simulate", "fuse", "plot"):
         assert there in done.stdout
     for later in ("serve", "join", "submit", "status", "bench"):
         assert later not in done.stdout
