@@ -10,6 +10,7 @@ from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
 from ravnest.seed import set_seed
 from ravnest.trainer import Trainer
+from ravnest.utils import model_fusion
 
 __version__ = _C.version
 
@@ -23,6 +24,7 @@ __all__ = [
     "Trainer",
     "capture",
     "clusterize",
+    "model_fusion",
     "set_seed",
     "simulate",
 ]

@@ -7,8 +7,10 @@
 #include <sstream>
 
 #include "convert.h"
+#include "fuse.h"
 #include "optim.h"
 #include "planning.h"
+#include "plot.h"
 #include "provider.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
@@ -344,6 +346,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
   ravnest::python::bind_provider(module);
+  ravnest::python::bind_fuse(module);
+  ravnest::python::bind_plot(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {

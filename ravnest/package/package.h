@@ -19,8 +19,11 @@ namespace ravnest::package {
 //     submod_<k>_input.json    {plan, cluster, stage, inputs: [{name, dtype, shape, source}]}
 //     submod_<k>_output.json   {plan, cluster, stage, outputs: [{name, dtype, shape, used_by}]}
 //     model_inputs.json        of the root: {plan, cluster, in_spec, out_spec, arguments,
-//                              inputs: [{name, dtype, shape, used_by}]}; out_spec is that of
-//                              evaluation, and arguments the names of the model's, by commas
+//                              inputs: [{name, dtype, shape, used_by}],
+//                              state_dict: [{name, kind, dtype, shape, tied_to}]}; out_spec is
+//                              that of evaluation, and arguments the names of the model's, by
+//                              commas
+//     submod_<k>.safetensors   its weights after training (see trained.h)
 // A source is {"model_input": i} or {"stage": k, "output": j}; used_by lists
 // {"stage": k, "input": j}. A shape holds numbers and, for what depends on the batch,
 // text; dtype and shape are null where nothing is known, and a size has a dtype ("int")
@@ -101,5 +104,25 @@ std::filesystem::path stage_folder(const std::filesystem::path& node_data, const
 // std::invalid_argument where the files are not of the node's plan or the plan was replaced
 // meanwhile.
 graph::Stage read_stage(const std::filesystem::path& node_data, const NodeConfig& node);
+
+// The nodes of one cluster, from root to leaf. Throws as read_node does, and
+// std::invalid_argument where the plan has no such cluster or lacks a stage of it.
+std::vector<NodeConfig> read_cluster(const std::filesystem::path& node_data, std::size_t cluster);
+
+// A name of the model's state dict.
+struct StateName {
+  std::string name;
+  std::string dtype;  // "float32"
+  std::vector<std::int64_t> sizes;
+  bool is_parameter = false;           // else a buffer
+  std::optional<std::string> tied_to;  // the first name of the same tensor
+
+  bool operator==(const StateName&) const = default;
+};
+
+// The whole model's state dict in its own order, from what the root of a cluster knows of it.
+// Throws as read_stage does.
+std::vector<StateName> read_state_dict(const std::filesystem::path& node_data,
+                                       const NodeConfig& root);
 
 }  // namespace ravnest::package
