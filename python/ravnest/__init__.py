@@ -5,6 +5,7 @@ import torch  # noqa: F401  (loads libtorch before the extension needs it)
 from ravnest import _C
 from ravnest._C import Error
 from ravnest.capture import capture
+from ravnest.fit import Run, fit
 from ravnest.node import Node
 from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
@@ -19,11 +20,13 @@ __all__ = [
     "Node",
     "Plan",
     "Program",
+    "Run",
     "Simulation",
     "Stages",
     "Trainer",
     "capture",
     "clusterize",
+    "fit",
     "model_fusion",
     "set_seed",
     "simulate",

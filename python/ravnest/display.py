@@ -1,6 +1,7 @@
 """What a provider says while it works: one line, in place on a terminal, seldom otherwise."""
 
 import os
+import shutil
 import sys
 import time
 from typing import Any, TextIO
@@ -116,6 +117,7 @@ class Display:
         if not self._is_terminal:
             self._say(line)
             return
+        line = line[: shutil.get_terminal_size().columns - 1]
         self._out.write("\r" + line.ljust(self._width))
         self._out.flush()
         self._width = len(line)

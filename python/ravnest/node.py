@@ -2,12 +2,14 @@
 
 import atexit
 import contextlib
+import functools
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,10 @@ from ravnest.structure import Structure
 
 _TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
 _GOODBYE = 10_000  # milliseconds for the others to answer
+_LAST_GOODBYE = 500  # where the run has ended, and they may have gone
 _INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
+_NEVER = 2**62  # trainings that have ended
+_ACCURACIES = "val_accuracies.txt"
 _VALIDATIONS = ("val_accuracy", "accuracy")
 
 
@@ -53,8 +58,9 @@ class Node:
         test_labels: The same for validation. The label is the last element of a batch: class
             indices, or one-hot.
         device: Where the stage computes.
-        loss_filename: Gets the loss of every batch, a line each, at the leaf. (That of a second
-            cluster is called losses_1.txt, and so on.)
+        loss_filename: Gets the loss of every batch, a line each, at the leaf; val_accuracies.txt
+            beside it the accuracy of every validation. (Those of a second cluster are called
+            losses_1.txt and val_accuracies_1.txt, and so on.)
         compression: Send tensors in half precision.
         average_optim: Average the optimizers' states among clusters, too.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
@@ -138,7 +144,7 @@ class Node:
             if quiet
             else Display(name, self.node_type, level=log_level)
         )
-        self.loss_filename = self._of_cluster(loss_filename)
+        self._loss_file = Path(loss_filename)
         self.save = False
         self._program = None if model is None else self._capture(model)
         self._options = {
@@ -217,8 +223,8 @@ class Node:
             device=str(self.device),
             update_frequency=self.update_frequency,
             save=self.save,
-            loss_file=os.fspath(self.loss_filename),
-            accuracy_file=os.fspath(self._of_cluster("val_accuracies.txt")),
+            loss_file=os.fspath(self._of_cluster(self._loss_file)),
+            accuracy_file=os.fspath(self._of_cluster(self._loss_file.with_name(_ACCURACIES))),
             criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
             score=None if self.test_labels is None or not self._leaf else self._leaf.score,
             on_learned=self.rule.note_loss if self.rule.wants_losses else None,
@@ -427,18 +433,23 @@ class Node:
         deadline = time.monotonic() + 2.0
         while not self._provider.is_over() and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._close_provider(1000)
+        self._close_provider(_LAST_GOODBYE)
 
     def close(self) -> None:
         """Leaves the run well: the root ends it for all, and the others wait for that. Happens by
-        itself when the script ends."""
+        itself when the script ends.
+
+        Raises:
+            ravnest.Error, StoppedRun: If the run did not end well.
+        """
         if self._provider is None:
             self._is_closed = True
             return
         if self.is_root:
             self.finish_training()
         else:
-            self._until(self._provider.is_over, pause=True)
+            # The wait throws what ended the run, where that was no good end.
+            self._until(lambda: self._more(self._provider.wait_for_training(_NEVER, _TICK), _NEVER))
         self._close_provider(_GOODBYE)
 
     def __enter__(self) -> "Node":
@@ -451,30 +462,33 @@ class Node:
         else:
             self.stop(1, f"{self.name}: {_sentence(error)}")
 
-    @contextlib.contextmanager
-    def ends_well(self) -> Iterator[None]:
-        """What ends a run on purpose or from outside ends the script with a sentence and an exit
-        code; errors of the script come through. Either way the other nodes are told."""
+    def do_and_end_well(self, work: Callable[[], Any]) -> Any:
+        """Calls `work`. What ends a run on purpose or from outside ends the script with a sentence
+        and an exit code; errors of the script come through. Either way the other nodes are told."""
+        # A context manager would not do: Ctrl-C reaches the providers of a terminal together, and
+        # the signal may be pending when another's end arrives, to be raised on the way there.
         try:
-            yield
+            try:
+                return work()
+            except _C.StoppedRun as stopped:
+                self._leave(stopped.exit_code, f"{self.name}: the run was ended. {stopped}")
+            except (_C.Error, DataMismatchError) as error:
+                self._leave(1, f"{self.name}: {error}")
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                self.stop(1, f"{self.name}: {_sentence(error)}")
+                raise
         except KeyboardInterrupt:
-            with contextlib.suppress(KeyboardInterrupt):
+            with _no_interrupts():
                 self.stop(_INTERRUPTED, f"{self.name} was interrupted.")
-            self._leave(_INTERRUPTED, f"{self.name} was interrupted; the run has ended.")
-        except _C.StoppedRun as stopped:
-            self._leave(stopped.exit_code, f"{self.name}: the run was ended. {stopped}")
-        except (_C.Error, DataMismatchError) as error:
-            self._leave(1, f"{self.name}: {error}")
-        except SystemExit:
-            raise
-        except BaseException as error:
-            self.stop(1, f"{self.name}: {_sentence(error)}")
-            raise
+                self._leave(_INTERRUPTED, f"{self.name} was interrupted; the run has ended.")
 
     def _leave(self, exit_code: int, sentence: str) -> None:
-        self._close_provider(1000)
-        self.display.clear()
-        print(sentence, file=sys.stderr, flush=True)
+        with _no_interrupts():
+            self._close_provider(_LAST_GOODBYE)
+            self.display.clear()
+            print(sentence, file=sys.stderr, flush=True)
         raise SystemExit(exit_code) from None
 
     def _close_provider(self, timeout: int) -> None:
@@ -489,8 +503,8 @@ class Node:
 
     # Inside.
 
-    def _of_cluster(self, path: str | os.PathLike) -> Path:
-        path, cluster = Path(path), self._config["cluster"]
+    def _of_cluster(self, path: Path) -> Path:
+        cluster = self._config["cluster"]
         return path if cluster == 0 else path.with_stem(f"{path.stem}_{cluster}")
 
     def _capture(self, model: nn.Module) -> Program:
@@ -546,7 +560,7 @@ class Node:
             args = () if tensors is None else (tensors,)
         return self._signature.flatten(args, kwargs)
 
-    @cached_property
+    @functools.cached_property
     def _signature(self) -> _Signature:
         """Between calls of the whole model and its flat inputs and outputs, at the root."""
         return _Signature(_WholeModel(self.node_data, self.name), False)
@@ -563,15 +577,13 @@ class Node:
     def _pause(self) -> None:
         time.sleep(0.01)
 
-    def _until(self, attempt: Callable[[], Any], pause: bool = False) -> Any:
+    def _until(self, attempt: Callable[[], Any]) -> Any:
         """Asks until there is an answer. Between two attempts Python handles signals."""
         while True:
             answer = attempt()
             if answer is not None and answer is not False:
                 return answer
             self.display.tick(self._provider.status)
-            if pause:
-                time.sleep(_TICK / 1000)
 
 
 class _WholeModel:
@@ -591,6 +603,19 @@ class _WholeModel:
 
     def out_spec(self, training: bool) -> str:
         return self._file.get("out_spec", "")
+
+
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C often comes to all providers of a terminal, and while they are ending already."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _structure(spec: str) -> Structure | None:
@@ -613,6 +638,15 @@ _started: dict[int, Node] = {}
 _owner = os.getpid()
 
 
+def _end(node: Node, failure: BaseException | None) -> None:
+    if isinstance(failure, KeyboardInterrupt):
+        raise failure
+    if failure is not None:
+        node.stop(1, f"{node.name}: {_sentence(failure)}")
+    else:
+        node.close()
+
+
 @atexit.register
 def _end_all() -> None:
     if os.getpid() != _owner:
@@ -621,13 +655,7 @@ def _end_all() -> None:
     exit_code = 0
     for node in list(_started.values()):
         try:
-            with node.ends_well():
-                if isinstance(failure, KeyboardInterrupt):
-                    raise failure
-                if failure is not None:
-                    node.stop(1, f"{node.name}: {_sentence(failure)}")
-                else:
-                    node.close()
+            node.do_and_end_well(functools.partial(_end, node, failure))
         except SystemExit as ended:
             exit_code = exit_code or int(ended.code)
         except BaseException as error:

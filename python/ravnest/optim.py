@@ -282,10 +282,16 @@ class PythonRule:
 
     def _bind(self, values: dict[str, torch.Tensor]) -> None:
         if self._parameters.keys() != values.keys():
-            self._parameters = {name: torch.nn.Parameter(x) for name, x in values.items()}
+            # Empty at first: a parameter made of a weight would count its changes among the
+            # weight's, and passes that saved that one would find it changed.
+            self._parameters = {k: torch.nn.Parameter(x.new_empty(0)) for k, x in values.items()}
+            self._point_at(values)
             if self._parameters:
                 made = self._rule.make_torch(list(self._parameters.values()))
                 self._optimizer, self._scheduler = made
+        self._point_at(values)
+
+    def _point_at(self, values: dict[str, torch.Tensor]) -> None:
         for name, parameter in self._parameters.items():
             parameter.data = values[name]
 

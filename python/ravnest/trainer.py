@@ -19,20 +19,23 @@ def _whole_training(train: Callable) -> Callable:
     def run(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
         if self._is_training:  # a subclass calls ours
             return train(self, *args, **kwargs)
+
+        def work() -> Any:
+            self._configure()
+            result = None
+            if self.node.is_root:
+                self.node.start()
+                result = train(self, *args, **kwargs)
+            else:
+                self.prelim_checks()
+            self.node.finish_training()
+            return result
+
         self._is_training = True
-        result = None
         try:
-            with self.node.ends_well():
-                self._configure()
-                if self.node.is_root:
-                    self.node.start()
-                    result = train(self, *args, **kwargs)
-                else:
-                    self.prelim_checks()
-                self.node.finish_training()
+            return self.node.do_and_end_well(work)
         finally:
             self._is_training = False
-        return result
 
     return run
 
@@ -42,9 +45,8 @@ def _ends_well(method: Callable) -> Callable:
     def run(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
         if self._is_training:
             return method(self, *args, **kwargs)
-        with self.node.ends_well():
-            self._configure()
-            return method(self, *args, **kwargs)
+        self._configure()
+        return self.node.do_and_end_well(functools.partial(method, self, *args, **kwargs))
 
     return run
 

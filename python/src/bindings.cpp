@@ -20,6 +20,7 @@
 #include "ravnest/graph/mode.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/graph/text/text.h"
+#include "requester.h"
 
 namespace py = pybind11;
 
@@ -346,6 +347,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
   ravnest::python::bind_provider(module);
+  ravnest::python::bind_requester(module);
   ravnest::python::bind_fuse(module);
   ravnest::python::bind_plot(module);
 

@@ -17,6 +17,7 @@ Command add_clusterize(CLI::App& app);
 Command add_simulate(CLI::App& app);
 Command add_fuse(CLI::App& app);
 Command add_plot(CLI::App& app);
+Command add_provider(CLI::App& app);
 
 // To standard output, whole; throws Error(kIo) where nobody takes it.
 void write_out(const std::string& text);

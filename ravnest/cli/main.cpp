@@ -10,6 +10,7 @@
 #include "ravnest/base/error.h"
 #include "ravnest/base/table.h"
 #include "ravnest/cli/command.h"
+#include "ravnest/provider/stopped.h"
 
 namespace ravnest::cli {
 
@@ -65,7 +66,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "ravnest " RAVNEST_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   const std::vector<Command> commands{add_inspect(app), add_clusterize(app), add_simulate(app),
-                                      add_fuse(app), add_plot(app)};
+                                      add_fuse(app),    add_plot(app),       add_provider(app)};
   if (const char* word = find_unknown_command(commands, argc, argv)) {
     return fail(kBadInput,
                 concat("'", printable(word), "' is not a command.", suggestion(commands, word)));
@@ -106,6 +107,9 @@ int main(int argc, char** argv) {
   using namespace ravnest::cli;
   try {
     return run(argc, argv);
+  } catch (const ravnest::provider::StoppedRun& stopped) {
+    fail(kWorldFailed, stopped.what());
+    return stopped.exit_code();
   } catch (const std::invalid_argument& error) {
     return fail(kBadInput, error.what());
   } catch (const std::exception& error) {

@@ -52,6 +52,18 @@ std::string short_number(double number, const char* format) {
   return text;
 }
 
+// Where the last of the model's inputs comes in, if it does.
+std::optional<std::size_t> find_target(const std::vector<graph::Source>& sources) {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const bool is_later = !found || sources[i].index > sources[*found].index;
+    if (sources[i].kind == graph::Source::Kind::kModel && is_later) {
+      found = i;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 class Provider::Impl : public LoopListener {
@@ -82,6 +94,7 @@ class Provider::Impl : public LoopListener {
   void on_over(const std::exception_ptr& error) override;
 
   void make_transport();
+  void share_cores() const;
   void listen_to_requester();
   void on_request(transport::Delivery delivery);
   void on_end(Channel channel, const std::exception_ptr& error);
@@ -139,11 +152,6 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
       accuracies_(options_.accuracy_file) {
   if (!options_.make_rule) {
     throw_invalid("[provider] expected an optimizer for '", options_.name, "', got none.");
-  }
-  if (options_.threads) {
-    at::set_num_threads(*options_.threads);
-  } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    at::set_num_threads(threads_for(node_));
   }
   if (options_.resume) {
     found_ = read_checkpoint(checkpoint_path(options_.node_data, node_));
@@ -237,7 +245,17 @@ void Provider::Impl::start() {
   loop_->start(run);
 }
 
+// OpenMP counts for each thread apart: called on the loop's.
+void Provider::Impl::share_cores() const {
+  if (options_.threads) {
+    at::set_num_threads(*options_.threads);
+  } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    at::set_num_threads(threads_for(node_));
+  }
+}
+
 ReadyStage Provider::Impl::prepare(const std::string& run) {
+  share_cores();
   const bool goes_on = found_ && found_->run == run;
   rule_ = options_.make_rule();
   ReadyStage ready{.stage = make_stage(goes_on ? &*found_ : nullptr)};
@@ -309,10 +327,12 @@ PassResult Provider::Impl::score(const PassHeader& header, const std::vector<c10
   }
   const bool has_loss =
       !outputs.empty() && outputs[0].isTensor() && outputs[0].toTensor().numel() == 1;
+  const auto target = find_target(files_.program.eval_graph ? files_.eval_sources : files_.sources);
   PassResult result;
-  if (outputs.size() > (has_loss ? 1U : 0U) && !inputs.empty() && inputs.back().isTensor() &&
-      outputs[has_loss ? 1 : 0].isTensor()) {
-    result = count_correct(outputs[has_loss ? 1 : 0].toTensor(), inputs.back().toTensor());
+  const std::size_t output = has_loss ? 1 : 0;
+  if (target && inputs[*target].isTensor() && outputs.size() > output &&
+      outputs[output].isTensor()) {
+    result = count_correct(outputs[output].toTensor(), inputs[*target].toTensor());
   }
   result.loss = has_loss ? outputs[0].toTensor().item<double>() : 0.0;
   return result;
@@ -473,8 +493,8 @@ void Provider::Impl::on_over(const std::exception_ptr& error) {
 void Provider::Impl::on_end(Channel channel, const std::exception_ptr& error) {
   if (error) {
     loop_->fail(error);
-  } else if (channel == Channel::kForward) {  // the root has left, and so do we
-    loop_->fail(nullptr);
+  } else if (channel == Channel::kForward) {  // the root has left, and so do we, in our turn
+    loop_->submit(Control{.word = Word::kStop, .numbers = {0}});
   }
 }
 

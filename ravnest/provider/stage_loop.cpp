@@ -104,6 +104,17 @@ void StageLoop::stop(int exit_code, const std::string& reason) {
   changed_.notify_one();
 }
 
+// As another stage said it.
+void StageLoop::stop_with(const Control& control) {
+  const int code = control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) {
+    stopped_ = Stopped{
+        .error = code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text)),
+        .word = control};
+  }
+}
+
 void StageLoop::fail(const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
   if (!stopped_) {
@@ -166,6 +177,7 @@ void StageLoop::work_until_over() {
 // False once the loop has been told to stop.
 bool StageLoop::take_inbox(bool may_wait) {
   std::deque<Arrival> arrivals;
+  std::deque<Work> submitted;
   {
     std::unique_lock lock(mutex_);
     if (may_wait) {
@@ -184,14 +196,14 @@ bool StageLoop::take_inbox(bool may_wait) {
       return false;
     }
     arrivals.swap(arrivals_);
-    std::ranges::move(submitted_, std::back_inserter(forwards_));
-    submitted_.clear();
+    submitted.swap(submitted_);
     std::ranges::move(calls_, std::back_inserter(pending_calls_));
     calls_.clear();
   }
   for (Arrival& arrival : arrivals) {
     sort(std::move(arrival));
   }
+  std::ranges::move(submitted, std::back_inserter(forwards_));
   while (stage_ && !pending_calls_.empty()) {
     const Call call = std::move(pending_calls_.front());
     pending_calls_.pop_front();
@@ -205,12 +217,9 @@ void StageLoop::sort(Arrival arrival) {
   transport::Delivery& delivery = arrival.delivery;
   if (delivery.message.kind == transport::MessageKind::kControl) {
     Control control = read_control(delivery.message);
-    if (control.word == Word::kStop) {
-      const std::lock_guard lock(mutex_);
-      const int code = control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
-      const auto error =
-          code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text));
-      stopped_ = stopped_.value_or(Stopped{.error = error, .word = control});
+    const bool is_well = control.numbers == std::vector<std::int64_t>{0};
+    if (control.word == Word::kStop && !is_well) {
+      stop_with(control);
     } else if (control.word == Word::kHello) {
       on_hello(control);
     } else if (arrival.channel == Channel::kForward) {

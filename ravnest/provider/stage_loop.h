@@ -234,6 +234,7 @@ class StageLoop {
   void send_tied_values(std::int64_t final_round = 0);
   void send_tied_gradients(const PassHeader& header);
   void send_control(transport::Sender* to, const Control& control) const;
+  void stop_with(const Control& control);
   void relay_stop(const Control& control);
   void publish();
   engine::Stage& stage() { return *stage_; }

@@ -174,6 +174,8 @@ void StageLoop::do_control(const Control& control) {
       send_tied_values(round_of(control));
       send_control(outlets_.next, control);
       return listener_.on_word(control);
+    case Word::kStop:  // the run has ended well
+      return stop_with(control);
     default:
       throw_invalid("[provider] an unexpected word came forward.");
   }

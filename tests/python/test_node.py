@@ -297,14 +297,17 @@ def test_a_scheduler_that_follows_the_loss(tmp_path):
     assert rule._made._told[0] == pytest.approx(sum(cluster.losses()[:5]) / 5)
 
 
-def test_async_learns(tmp_path):
+@pytest.mark.parametrize(
+    "optimizer", [torch.optim.Adam, torch.optim.Adamax], ids=["native", "python"]
+)
+def test_async_learns(tmp_path, optimizer):
     task = Task("mlp", batch=16, batches=20)
     inputs, targets = task.data.tensors
     targets.copy_(inputs[:, :3].argmax(1))
     cluster = Cluster(
         tmp_path,
         task.plan(tmp_path, 3),
-        optimizer=torch.optim.Adam,
+        optimizer=optimizer,
         optimizer_params={"lr": 0.01},
         criterion=task.loss,
         labels=task.shuffling_loader,

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <torch/extension.h>
+
+namespace ravnest::python {
+
+// Adds Requester and read_progress.
+void bind_requester(pybind11::module_& module);
+
+}  // namespace ravnest::python
