@@ -128,8 +128,8 @@ TYPED_TEST_P(FaultContract, DropsWhatComesTwice) {
 
 TYPED_TEST_P(FaultContract, APeerThatDiesIsNamedAndMayComeBack) {
   TestNode a(this->world_, "node_0", this->quick());
-  auto b = std::make_unique<TestNode>(this->world_, "node_1", this->quick());
-  const Peer peer = b->peer();
+  const Peer peer{"node_1", this->world_.reserve("node_1")};
+  auto b = std::make_unique<TestNode>(this->world_, "node_1", peer.address, this->quick());
   const auto sender = a.transport->open(peer, "forward");
   Inbox back;
   const auto from_b = a.transport->receive(peer, "backward", back.handler());
@@ -282,8 +282,8 @@ TYPED_TEST_P(FaultContract, WaitsForALeftoverOfAnotherPlanToGo) {
   options.timeouts.refused_patience = kPatience;
   TestNode a(this->world_, "node_0", options);
   options.plan = "old";
-  auto leftover = std::make_unique<TestNode>(this->world_, "node_1", options);
-  const Peer peer = leftover->peer();
+  const Peer peer{"node_1", this->world_.reserve("node_1")};
+  auto leftover = std::make_unique<TestNode>(this->world_, "node_1", peer.address, options);
   const auto sender = a.transport->open(peer, "forward");
   sender->send(numbered(1), kPatience);
   EXPECT_TRUE(leftover->wait_for(NoticeKind::kRefused, "node_0"));
@@ -331,7 +331,7 @@ TYPED_TEST_P(FaultContract, AHandlerThatThrowsEndsItsChannelAlone) {
 
 TYPED_TEST_P(FaultContract, RefusesAnotherVersionNamingBoth) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto raw = connect_raw(*carrier, b.peer().address);
   Hello hello = hello_to("node_1");
   hello.protocol = 99;
@@ -349,7 +349,7 @@ TYPED_TEST_P(FaultContract, RefusesASecondProcessOfTheSameName) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto first = connect_raw(*carrier, b.peer().address);
   first->write(hello_to("node_1"));
   EXPECT_TRUE(first->template wait_for<Welcome>());
@@ -371,7 +371,7 @@ TYPED_TEST_P(FaultContract, TurnsAwayWhoDoesNotSayHello) {
   TransportOptions options = this->quick();
   options.timeouts.handshake = Milliseconds(100);
   TestNode b(this->world_, "node_1", options);
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto mute = connect_raw(*carrier, b.peer().address);
   const auto rude = connect_raw(*carrier, b.peer().address);
   rude->write(Begin{.sequence = 1});
@@ -402,7 +402,7 @@ TYPED_TEST_P(FaultContract, RefusesWhatNoSenderOfOursWouldSend) {
     TestNode b(this->world_, "node_1", this->quick());
     Inbox inbox;
     const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-    const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+    const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
     const auto raw = connect_raw(*carrier, b.peer().address);
     raw->write(hello_to("node_1"));
     EXPECT_TRUE(raw->template wait_for<Welcome>());
@@ -418,7 +418,7 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const std::vector<FrameHead> heads{hello_to("node_1"), Welcome{}, Ack{.taken = 1},
                                      Piece{.sequence = 1}, Begin{.sequence = 5, .kind = 1}};
   for (const FrameHead& head : heads) {
@@ -437,7 +437,7 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
 
 TYPED_TEST_P(FaultContract, ClaimsTakeNoMemory) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const Bytes first = pattern(1000);
   const auto claim = [&](std::uint64_t nbytes) {
     Inbox inbox;
@@ -473,7 +473,7 @@ TYPED_TEST_P(FaultContract, RefusesASenderThatIgnoresTheWindow) {
   TestNode b(this->world_, "node_1", options);
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto raw = connect_raw(*carrier, b.peer().address);
   raw->write(hello_to("node_1"));
   EXPECT_TRUE(raw->template wait_for<Welcome>());
