@@ -110,6 +110,25 @@ TYPED_TEST_P(FaultContract, SendsAgainOnceWhatWasLost) {
   EXPECT_EQ(receiver->state().messages, 2U);
 }
 
+TYPED_TEST_P(FaultContract, TellsAtOnceWhatWasTakenWhileNobodyWasConnected) {
+  TransportOptions options = this->quick();
+  options.timeouts.heartbeat = 2 * kPatience;  // its ack would come too late
+  options.timeouts.lost_after = 4 * kPatience;
+  TestNode a(this->world_, "node_0", options);
+  TestNode b(this->world_, "node_1", options);
+  Inbox inbox;
+  const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
+  const auto sender = a.transport->open(b.peer(), "forward");
+  sender->send(numbered(1), kPatience);
+  auto held = inbox.take(kPatience);
+  a.faults->partition("node_1");
+  EXPECT_TRUE(b.wait_for(NoticeKind::kLost, "node_0"));
+  held.reset();
+  a.faults->heal("node_1");
+  sender->flush(kPatience);
+  EXPECT_EQ(sender->state().resent, 0U);
+}
+
 TYPED_TEST_P(FaultContract, DropsWhatComesTwice) {
   TestNode a(this->world_, "node_0", this->quick());
   TestNode b(this->world_, "node_1", this->quick());
@@ -489,8 +508,9 @@ TYPED_TEST_P(FaultContract, RefusesASenderThatIgnoresTheWindow) {
 REGISTER_TYPED_TEST_SUITE_P(FaultContract, ClaimsTakeNoMemory,
                             AFrameOutOfPlaceEndsTheConnectionAlone, EveryFaultOfAFrameIsHarmless,
                             ManyLostConnectionsLoseNothing, SendsAgainOnceWhatWasLost,
-                            DropsWhatComesTwice, APeerThatDiesIsNamedAndMayComeBack,
-                            ASilentPeerIsFoundAndHeardAgain, AQuietChannelIsNoSilentPeer,
+                            TellsAtOnceWhatWasTakenWhileNobodyWasConnected, DropsWhatComesTwice,
+                            APeerThatDiesIsNamedAndMayComeBack, ASilentPeerIsFoundAndHeardAgain,
+                            AQuietChannelIsNoSilentPeer,
                             ANodeWhoseLoopHangsIsFoundThoughItsProcessLives,
                             WhoeverWaitsForALostPeerIsTold, APartitionHeals,
                             APeerThatNeverStartsMayBeGivenUp, RefusesAPeerOfAnotherPlan,

@@ -60,8 +60,10 @@ std::optional<Refusal> ReceiverSession::attach(const std::shared_ptr<Stream>& st
       pending_bytes_ = 0;
     }
     connection = ++generation_;
-    connection_.emplace(
-        Connection{.stream = stream, .pulse = Pulse(context_->options.timeouts, context_->now())});
+    // What was taken while nobody was connected is news to the sender.
+    connection_.emplace(Connection{.stream = stream,
+                                   .pulse = Pulse(context_->options.timeouts, context_->now()),
+                                   .is_ack_due = taken_ >= hello.first});
     status_.open();
     context_->loop.wake();
   }
