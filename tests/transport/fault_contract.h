@@ -204,14 +204,16 @@ TYPED_TEST_P(FaultContract, ASilentPeerIsFoundAndHeardAgain) {
 }
 
 TYPED_TEST_P(FaultContract, AQuietChannelIsNoSilentPeer) {
-  TestNode a(this->world_, "node_0", this->alert());
-  TestNode b(this->world_, "node_1", this->alert());
+  TransportOptions options = this->alert();
+  options.timeouts.lost_after = Milliseconds(1000);
+  TestNode a(this->world_, "node_0", options);
+  TestNode b(this->world_, "node_1", options);
   Inbox inbox;
   const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
   const auto sender = a.transport->open(b.peer(), "forward");
   sender->send(numbered(1), kPatience);
   EXPECT_EQ(take_passes(inbox, 1), passes_to(1));
-  // Nothing is sent for three times the time after which a peer is thought lost.
+  // Nothing is sent for longer than the time after which a peer is thought lost.
   EXPECT_EQ(kind_thrown([&] { inbox.take(Milliseconds(1500)); }), ErrorKind::kTimeout);
   EXPECT_EQ(a.count(NoticeKind::kLost) + b.count(NoticeKind::kLost), 0U);
   EXPECT_EQ(sender->state().phase, Phase::kOpen);
@@ -273,8 +275,10 @@ TYPED_TEST_P(FaultContract, APeerThatNeverStartsMayBeGivenUp) {
   const auto sender = a.transport->open(absent, "forward");
   Inbox inbox;
   const auto receiver = a.transport->receive(absent, "backward", inbox.handler());
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<Error>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<Error>([&] {
+    sender->send(numbered(1), kPatience);
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("node_0 waits for node_1 at " + absent.address), std::string::npos) << text;
   EXPECT_EQ(kind_thrown([&] { inbox.take(kPatience); }), ErrorKind::kPeerLost);
 }
@@ -289,8 +293,10 @@ TYPED_TEST_P(FaultContract, RefusesAPeerOfAnotherPlan) {
   Inbox inbox;
   const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
   const auto sender = a.transport->open(b.peer(), "forward");
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<std::invalid_argument>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<std::invalid_argument>([&] {
+    sender->send(numbered(1), kPatience);  // or here, where the refusal was quicker
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("node_1 runs plan 2222, node_0 plan 1111"), std::string::npos) << text;
   EXPECT_TRUE(b.wait_for(NoticeKind::kRefused, "node_0"));
   EXPECT_EQ(receiver->state().phase, Phase::kWaiting);
@@ -319,8 +325,10 @@ TYPED_TEST_P(FaultContract, RefusesTheWrongNode) {
   TestNode a(this->world_, "node_0", options);
   TestNode b(this->world_, "node_2", options);
   const auto sender = a.transport->open({"node_1", b.peer().address}, "forward");
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<std::invalid_argument>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<std::invalid_argument>([&] {
+    sender->send(numbered(1), kPatience);  // or here, where the refusal was quicker
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("this is node_2, and node_0 looks for node_1"), std::string::npos) << text;
 }
 
