@@ -332,6 +332,30 @@ TYPED_TEST_P(FaultContract, RefusesTheWrongNode) {
   EXPECT_NE(text.find("this is node_2, and node_0 looks for node_1"), std::string::npos) << text;
 }
 
+TYPED_TEST_P(FaultContract, TheWordsOfARefusalDoNoHarm) {
+  class Refuser : public RawStream {
+    void on_frame(const InFrame&) override {
+      this->write(Refusal{.text = "\x1b[2J" + std::string(100'000, 'x')});
+    }
+  };
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
+  carrier->start([](std::shared_ptr<Stream> stream) {
+    auto refuser = std::make_shared<Refuser>();
+    refuser->set_stream(std::move(stream));
+    return refuser;
+  });
+  TransportOptions options = this->quick();
+  options.timeouts.refused_patience = Milliseconds(0);
+  TestNode a(this->world_, "node_0", options);
+  const auto sender = a.transport->open({"node_1", carrier->address()}, "forward");
+  EXPECT_TRUE(a.wait_for(NoticeKind::kFailed, "node_1"));
+  const std::string text = sender->state().text;
+  EXPECT_NE(text.find("refused: "), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_LT(text.size(), 3000U);
+  carrier->stop();
+}
+
 TYPED_TEST_P(FaultContract, AHandlerThatThrowsEndsItsChannelAlone) {
   TestNode a(this->world_, "node_0", this->quick());
   TestNode b(this->world_, "node_1", this->quick());
@@ -523,8 +547,9 @@ REGISTER_TYPED_TEST_SUITE_P(FaultContract, ClaimsTakeNoMemory,
                             WhoeverWaitsForALostPeerIsTold, APartitionHeals,
                             APeerThatNeverStartsMayBeGivenUp, RefusesAPeerOfAnotherPlan,
                             WaitsForALeftoverOfAnotherPlanToGo, RefusesTheWrongNode,
-                            AHandlerThatThrowsEndsItsChannelAlone, RefusesAnotherVersionNamingBoth,
-                            RefusesASecondProcessOfTheSameName, TurnsAwayWhoDoesNotSayHello,
-                            RefusesWhatNoSenderOfOursWouldSend, RefusesASenderThatIgnoresTheWindow);
+                            TheWordsOfARefusalDoNoHarm, AHandlerThatThrowsEndsItsChannelAlone,
+                            RefusesAnotherVersionNamingBoth, RefusesASecondProcessOfTheSameName,
+                            TurnsAwayWhoDoesNotSayHello, RefusesWhatNoSenderOfOursWouldSend,
+                            RefusesASenderThatIgnoresTheWindow);
 
 }  // namespace ravnest::transport
