@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)
+pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
 # Not through find_package: torch's CMake defines a protobuf of its own that does not link.
 pkg_check_modules(grpc REQUIRED IMPORTED_TARGET grpc++ protobuf)

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 packages=(
   make git g++ cmake ninja-build ccache pkg-config binutils
   nlohmann-json3-dev libdeflate-dev libcli11-dev libgtest-dev
+  libcairo2-dev fonts-dejavu-core
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libzstd-dev
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19
 )

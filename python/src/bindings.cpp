@@ -7,8 +7,11 @@
 #include <sstream>
 
 #include "convert.h"
+#include "fuse.h"
 #include "optim.h"
 #include "planning.h"
+#include "plot.h"
+#include "provider.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/load.h"
@@ -342,6 +345,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("load_model", &load_model);
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
+  ravnest::python::bind_provider(module);
+  ravnest::python::bind_fuse(module);
+  ravnest::python::bind_plot(module);
 
   py::register_exception<ravnest::Error>(module, "Error", PyExc_OSError);
   py::register_exception_translator([](std::exception_ptr thrown) {

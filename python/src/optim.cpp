@@ -38,15 +38,6 @@ engine::OptionValue to_option(const std::string& name, const py::handle& value) 
   return value.cast<std::vector<double>>();
 }
 
-engine::OptionMap to_options(const py::dict& given) {
-  engine::OptionMap options;
-  for (const auto& [key, value] : given) {
-    const auto name = key.cast<std::string>();
-    options.emplace(name, to_option(name, value));
-  }
-  return options;
-}
-
 void step(Optimizer& self, const std::vector<std::string>& names,
           const std::vector<at::Tensor>& values, const std::vector<MaybeTensor>& gradients,
           std::vector<at::Tensor> results, const engine::StepOptions& options) {
@@ -118,9 +109,20 @@ void bind_scheduler(py::module_& module) {
 
 }  // namespace
 
+engine::OptionMap to_options(const py::dict& given) {
+  engine::OptionMap options;
+  for (const auto& [key, value] : given) {
+    const auto name = key.cast<std::string>();
+    options.emplace(name, to_option(name, value));
+  }
+  return options;
+}
+
 void bind_optim(py::module_& module) {
   bind_optimizer(module);
   bind_scheduler(module);
+  module.def("warmup_factor", &engine::warmup_factor, py::arg("delay"), py::arg("update"),
+             py::arg("warmup_updates"));
 }
 
 }  // namespace ravnest::python

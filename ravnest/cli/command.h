@@ -15,6 +15,8 @@ struct Command {
 Command add_inspect(CLI::App& app);
 Command add_clusterize(CLI::App& app);
 Command add_simulate(CLI::App& app);
+Command add_fuse(CLI::App& app);
+Command add_plot(CLI::App& app);
 
 // To standard output, whole; throws Error(kIo) where nobody takes it.
 void write_out(const std::string& text);

@@ -64,7 +64,8 @@ int run(int argc, char** argv) {
   CLI::App app{"Ravnest trains one PyTorch model on many unequal machines.", "ravnest"};
   app.set_version_flag("--version", "ravnest " RAVNEST_VERSION, "Print the version and exit");
   app.require_subcommand(1);
-  const std::vector<Command> commands{add_inspect(app), add_clusterize(app), add_simulate(app)};
+  const std::vector<Command> commands{add_inspect(app), add_clusterize(app), add_simulate(app),
+                                      add_fuse(app), add_plot(app)};
   if (const char* word = find_unknown_command(commands, argc, argv)) {
     return fail(kBadInput,
                 concat("'", printable(word), "' is not a command.", suggestion(commands, word)));

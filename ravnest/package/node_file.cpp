@@ -1,6 +1,7 @@
 #include "ravnest/package/node_file.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
@@ -26,6 +27,41 @@ std::vector<NodeRing> make_rings(const planner::Plan& plan, std::size_t cluster,
     }
   }
   return rings;
+}
+
+std::vector<std::size_t> model_inputs(const std::vector<graph::Source>& sources) {
+  std::set<std::size_t> indices;
+  for (const graph::Source& source : sources) {
+    if (source.kind == graph::Source::Kind::kModel) {
+      indices.insert(source.index);
+    }
+  }
+  return {indices.begin(), indices.end()};
+}
+
+std::vector<ClusterMate> make_mates(const planner::Cluster& cluster, const planner::Plan& plan,
+                                    const std::vector<graph::Stage>& stages) {
+  std::vector<ClusterMate> mates;
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    const planner::Machine& machine = plan.machine(cluster.stages[k]);
+    const bool has_eval = stages[k].program.eval_graph.has_value();
+    mates.push_back(
+        {.id = machine.id,
+         .address = machine.address,
+         .inputs = model_inputs(stages[k].sources),
+         .eval_inputs = model_inputs(has_eval ? stages[k].eval_sources : stages[k].sources)});
+  }
+  return mates;
+}
+
+std::size_t count_on_host(const planner::Plan& plan, const std::string& host) {
+  std::size_t count = 0;
+  for (const planner::Cluster& cluster : plan.clusters) {
+    for (const planner::Stage& stage : cluster.stages) {
+      count += parse_address(plan.machine(stage).address).host == host ? 1 : 0;
+    }
+  }
+  return count;
 }
 
 void add_tied(const planner::Plan& plan, NodeConfig& node) {
@@ -75,9 +111,21 @@ Json rings_json(const NodeConfig& node) {
   return rings;
 }
 
+Json mates_json(const NodeConfig& node) {
+  Json mates = Json::array();
+  for (const ClusterMate& mate : node.mates) {
+    mates.push_back({{"node_id", mate.id},
+                     {"address", mate.address},
+                     {"inputs", mate.inputs},
+                     {"eval_inputs", mate.eval_inputs}});
+  }
+  return mates;
+}
+
 }  // namespace
 
-NodeConfig make_node(const planner::Plan& plan, std::size_t cluster, std::size_t stage) {
+NodeConfig make_node(const planner::Plan& plan, const std::vector<graph::Stage>& stages,
+                     std::size_t cluster, std::size_t stage) {
   const planner::Cluster& mates = plan.clusters[cluster];
   NodeConfig node{.id = plan.machine(mates.stages[stage]).id,
                   .address = address_of(plan, cluster, stage),
@@ -86,9 +134,11 @@ NodeConfig make_node(const planner::Plan& plan, std::size_t cluster, std::size_t
                   .stage = stage,
                   .stages = mates.stages.size(),
                   .role = std::string(planner::role_of(mates, stage)),
+                  .mates = make_mates(mates, plan, stages),
                   .rings = make_rings(plan, cluster, stage),
                   .passes_in_flight = mates.stages[stage].passes_in_flight(),
                   .batch = plan.batch};
+  node.providers_here = count_on_host(plan, parse_address(node.address).host);
   if (stage + 1 < mates.stages.size()) {
     node.next = address_of(plan, cluster, stage + 1);
   }
@@ -138,6 +188,8 @@ void write_node(const NodeConfig& node, const std::string& template_path,
                  {"cluster", node.cluster},
                  {"stage", node.stage},
                  {"sub_model", kSubModel},
+                 {"cluster_nodes", mates_json(node)},
+                 {"providers_here", node.providers_here},
                  {"rings", rings_json(node)},
                  {"tied", node.tied},
                  {"tied_copies", node.tied_copies},

@@ -9,8 +9,9 @@
 
 namespace ravnest::package {
 
-// What a plan says of one of its stages.
-NodeConfig make_node(const planner::Plan& plan, std::size_t cluster, std::size_t stage);
+// What a plan says of one of its stages; `stages`: those of its cluster, as they were cut.
+NodeConfig make_node(const planner::Plan& plan, const std::vector<graph::Stage>& stages,
+                     std::size_t cluster, std::size_t stage);
 
 // The reference's keys that repeat what `rings` says: by address of the next holder, and by
 // id of the ring, the first parameter.

@@ -18,8 +18,12 @@ namespace ravnest::package {
 //   node_data/cluster_<c>/<host:port>/submod.pt2   its part of the model
 //     submod_<k>_input.json    {plan, cluster, stage, inputs: [{name, dtype, shape, source}]}
 //     submod_<k>_output.json   {plan, cluster, stage, outputs: [{name, dtype, shape, used_by}]}
-//     model_inputs.json        of the root: {plan, cluster, in_spec,
-//                              inputs: [{name, dtype, shape, used_by}]}
+//     model_inputs.json        of the root: {plan, cluster, in_spec, out_spec, arguments,
+//                              inputs: [{name, dtype, shape, used_by}],
+//                              state_dict: [{name, kind, dtype, shape, tied_to}]}; out_spec is
+//                              that of evaluation, and arguments the names of the model's, by
+//                              commas
+//     submod_<k>.safetensors   its weights after training (see trained.h)
 // A source is {"model_input": i} or {"stage": k, "output": j}; used_by lists
 // {"stage": k, "input": j}. A shape holds numbers and, for what depends on the batch,
 // text; dtype and shape are null where nothing is known, and a size has a dtype ("int")
@@ -45,6 +49,17 @@ struct NodeRing {
   bool operator==(const NodeRing&) const = default;
 };
 
+// A node of the same cluster, and which of the model's inputs its stage takes: in training and
+// in evaluation, in the order of the model's.
+struct ClusterMate {
+  std::int64_t id = 0;
+  std::string address;
+  std::vector<std::size_t> inputs;
+  std::vector<std::size_t> eval_inputs;
+
+  bool operator==(const ClusterMate&) const = default;
+};
+
 // One node's part in a plan: nodes/node_<id>.json. The reference's keys are node_id,
 // local_host, local_port, template_path, rank, ring_size, cluster_length, param_addresses,
 // ring_ids, forward_target_host, forward_target_port, backward_target_host,
@@ -63,6 +78,8 @@ struct NodeConfig {
   std::string role = "root";
   std::optional<std::string> next;      // the stage after this one: forward target
   std::optional<std::string> previous;  // the stage before: backward target
+  std::vector<ClusterMate> mates;       // by stage, this node among them
+  std::size_t providers_here = 1;       // nodes of the plan with this node's host
   std::vector<NodeRing> rings;
   // Parameters that are used here and live in another stage of the cluster: its address.
   std::map<std::string, std::string> tied;
@@ -87,5 +104,25 @@ std::filesystem::path stage_folder(const std::filesystem::path& node_data, const
 // std::invalid_argument where the files are not of the node's plan or the plan was replaced
 // meanwhile.
 graph::Stage read_stage(const std::filesystem::path& node_data, const NodeConfig& node);
+
+// The nodes of one cluster, from root to leaf. Throws as read_node does, and
+// std::invalid_argument where the plan has no such cluster or lacks a stage of it.
+std::vector<NodeConfig> read_cluster(const std::filesystem::path& node_data, std::size_t cluster);
+
+// A name of the model's state dict.
+struct StateName {
+  std::string name;
+  std::string dtype;  // "float32"
+  std::vector<std::int64_t> sizes;
+  bool is_parameter = false;           // else a buffer
+  std::optional<std::string> tied_to;  // the first name of the same tensor
+
+  bool operator==(const StateName&) const = default;
+};
+
+// The whole model's state dict in its own order, from what the root of a cluster knows of it.
+// Throws as read_stage does.
+std::vector<StateName> read_state_dict(const std::filesystem::path& node_data,
+                                       const NodeConfig& root);
 
 }  // namespace ravnest::package

@@ -42,11 +42,16 @@ bool is_there(const fs::path& path) {
   return found;
 }
 
-fs::path node_path(const fs::path& node_data, std::string_view name) {
-  const fs::path nodes = node_data / "nodes";
+fs::path nodes_folder(const fs::path& node_data) {
+  fs::path nodes = node_data / "nodes";
   if (!is_there(nodes)) {
     throw_invalid("[package] no plan in '", node_data.string(), "': run clusterize first.");
   }
+  return nodes;
+}
+
+fs::path node_path(const fs::path& node_data, std::string_view name) {
+  const fs::path nodes = nodes_folder(node_data);
   fs::path path = nodes / concat(name, ".json");
   if (!is_there(path)) {
     throw_invalid("[package] the plan in '", node_data.string(), "' has no part for '", name,
@@ -103,6 +108,36 @@ NodeRing read_ring(const Field& field, const NodeConfig& node) {
   }
   check_distinct(ring.members, members);
   return ring;
+}
+
+std::vector<std::size_t> read_indices(const Field& field) {
+  std::vector<std::size_t> indices;
+  for (const Field& item : field.items()) {
+    indices.push_back(item.count(indices.empty() ? 0 : indices.back() + 1, kMaxCount));
+  }
+  return indices;
+}
+
+// After the targets: the neighbours must be the same.
+void read_mates(const Field& file, NodeConfig& node) {
+  const Field field = file.at("cluster_nodes");
+  for (const Field& mate : field.items()) {
+    node.mates.push_back(
+        {.id = mate.at("node_id").integer(0, std::numeric_limits<std::int64_t>::max()),
+         .address = read_address(mate.at("address")),
+         .inputs = read_indices(mate.at("inputs")),
+         .eval_inputs = read_indices(mate.at("eval_inputs"))});
+  }
+  const auto is_at = [&](std::size_t stage, const std::string& address) {
+    return node.mates[stage].address == address;
+  };
+  if (node.mates.size() != node.stages || !is_at(node.stage, node.address) ||
+      node.mates[node.stage].id != node.id || (node.next && !is_at(node.stage + 1, *node.next)) ||
+      (node.previous && !is_at(node.stage - 1, *node.previous))) {
+    field.refuse(concat("the ", node.stages, " nodes of the cluster, this one in place ",
+                        node.stage, " between its targets"));
+  }
+  node.providers_here = file.at("providers_here").count(1, kMaxCount);
 }
 
 void read_rings(const Field& file, NodeConfig& node) {
@@ -203,6 +238,7 @@ NodeConfig parse_node(const Field& file, std::int64_t id) {
   node.plan = read_plan(file.at("plan"));
   read_place(file, node);
   read_targets(file, node);
+  read_mates(file, node);
   check_template_path(file.at("template_path"), node);
   check_equal(file.at("sub_model"), kSubModel);
   read_rings(file, node);
@@ -214,6 +250,38 @@ NodeConfig parse_node(const Field& file, std::int64_t id) {
     node.batch = file.at("batch").integer(1, std::numeric_limits<std::int64_t>::max());
   }
   return node;
+}
+
+// Of all nodes of the plan. Files of other names are nobody's.
+std::vector<std::string> node_names(const fs::path& node_data) {
+  const fs::path nodes = nodes_folder(node_data);
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(nodes, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.extension() == ".json" && path.stem().string().starts_with(kPrefix)) {
+      names.push_back(path.stem().string());
+    }
+  }
+  if (error) {
+    throw Error(ErrorKind::kIo,
+                concat("[package] cannot read '", nodes.string(), "': ", error.message(), "."));
+  }
+  return names;
+}
+
+// Throws unless the nodes, by stage, are a whole cluster of one plan.
+void check_chain(const std::vector<NodeConfig>& nodes, const fs::path& node_data) {
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    if (nodes[k].stage != k || nodes[k].stages != nodes.size() || nodes[k].plan != nodes[0].plan) {
+      throw_invalid("[package] expected the ", nodes[0].stages, " stages of cluster ",
+                    nodes[0].cluster, " in '", (node_data / "nodes").string(), "', got ",
+                    nodes.size(), " nodes, of which node_", nodes[k].id, " holds stage ",
+                    nodes[k].stage, " of ", nodes[k].stages, " in plan ", nodes[k].plan,
+                    ": run clusterize again.");
+    }
+  }
 }
 
 }  // namespace
@@ -240,6 +308,30 @@ graph::Stage read_stage(const fs::path& node_data, const NodeConfig& node) {
                   "' was replaced while it was read: read it again.");
   }
   return stage;
+}
+
+std::vector<NodeConfig> read_cluster(const fs::path& node_data, std::size_t cluster) {
+  std::vector<NodeConfig> nodes;
+  std::size_t clusters = 0;
+  for (const std::string& name : node_names(node_data)) {
+    NodeConfig node = read_node(node_data, name);
+    clusters = std::max(clusters, node.clusters);
+    if (node.cluster == cluster) {
+      nodes.push_back(std::move(node));
+    }
+  }
+  if (nodes.empty()) {
+    throw_invalid("[package] the plan in '", node_data.string(), "' has no cluster ", cluster,
+                  ": it has ", clusters, ", counted from 0.");
+  }
+  std::ranges::sort(nodes, {}, &NodeConfig::stage);
+  check_chain(nodes, node_data);
+  return nodes;
+}
+
+std::vector<StateName> read_state_dict(const fs::path& node_data, const NodeConfig& root) {
+  return read_state_file({.plan = root.plan, .cluster = root.cluster, .stage = root.stage},
+                         stage_folder(node_data, root));
 }
 
 }  // namespace ravnest::package

@@ -3,6 +3,7 @@
 #include "ravnest/base/error.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/package/json_file.h"
+#include "ravnest/package/state_names.h"
 
 namespace ravnest::package {
 
@@ -13,6 +14,7 @@ using graph::Source;
 using Sources = std::vector<Source>;
 
 constexpr std::size_t kMaxIndex = 1'000'000;
+constexpr const char* kModelInputs = "model_inputs.json";
 
 std::string file_name(std::size_t stage, const char* what) {
   return concat("submod_", stage, "_", what, ".json");
@@ -164,11 +166,16 @@ Json model_inputs_file(const graph::Program& program, const std::vector<graph::S
                        const StagePlace& place) {
   Json object = {{"plan", place.plan}, {"cluster", place.cluster}};
   object["in_spec"] = program.graph.in_spec;
+  object["out_spec"] = (program.eval_graph ? *program.eval_graph : program.graph).out_spec;
+  if (const auto names = program.metadata.find("arguments"); names != program.metadata.end()) {
+    object["arguments"] = names->second;
+  }
   add_list(object, "inputs", model_inputs_json(program.graph, stages, &graph::Stage::sources));
   if (program.eval_graph) {
     add_list(object, "eval_inputs",
              model_inputs_json(*program.eval_graph, stages, &graph::Stage::eval_sources));
   }
+  object["state_dict"] = state_dict_json(program);
   return object;
 }
 
@@ -195,13 +202,17 @@ Sources read_sources(const Field& list, const Graph& graph, std::size_t stage) {
   return sources;
 }
 
-void check_place(const Field& file, const StagePlace& place) {
+void check_cluster(const Field& file, const StagePlace& place) {
   if (file.at("plan").text() != place.plan) {
     file.at("plan").refuse(concat("the node's plan ", place.plan, " (run clusterize again)"));
   }
   if (file.at("cluster").count(0, kMaxIndex) != place.cluster) {
     file.at("cluster").refuse(std::to_string(place.cluster));
   }
+}
+
+void check_place(const Field& file, const StagePlace& place) {
+  check_cluster(file, place);
   if (file.at("stage").count(0, kMaxIndex) != place.stage) {
     file.at("stage").refuse(std::to_string(place.stage));
   }
@@ -216,7 +227,7 @@ void write_stage(const graph::Program& program, const std::vector<graph::Stage>&
   write_json(input_file(stage, place), folder / file_name(place.stage, "input"));
   write_json(output_file(stages, place), folder / file_name(place.stage, "output"));
   if (place.stage == 0) {
-    write_json(model_inputs_file(program, stages, place), folder / "model_inputs.json");
+    write_json(model_inputs_file(program, stages, place), folder / kModelInputs);
   }
 }
 
@@ -232,6 +243,15 @@ graph::Stage read_stage_files(const StagePlace& place, const std::filesystem::pa
     stage.eval_sources = read_sources(list, *stage.program.eval_graph, place.stage);
   }
   return stage;
+}
+
+std::vector<StateName> read_state_file(const StagePlace& place,
+                                       const std::filesystem::path& folder) {
+  const auto path = folder / kModelInputs;
+  const Json json = read_json(path);
+  const Field file(json, path);
+  check_cluster(file, place);
+  return read_state_names(file.at("state_dict"));
 }
 
 }  // namespace ravnest::package

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ravnest/graph/slice.h"
+#include "ravnest/package/package.h"
 
 namespace ravnest::package {
 
@@ -25,5 +26,8 @@ void write_stage(const graph::Program& program, const std::vector<graph::Stage>&
 // Reads them back; throws std::invalid_argument where they belong elsewhere or do not fit
 // each other.
 graph::Stage read_stage_files(const StagePlace& place, const std::filesystem::path& folder);
+// Of the root.
+std::vector<StateName> read_state_file(const StagePlace& place,
+                                       const std::filesystem::path& folder);
 
 }  // namespace ravnest::package

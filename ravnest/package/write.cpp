@@ -115,7 +115,7 @@ void write_plan(const graph::Program& program, const planner::Plan& plan,
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
     const auto& stages = slices.at(cuts_of(plan.clusters[c], program.graph.ops.size()));
     for (std::size_t k = 0; k < stages.size(); ++k) {
-      NodeConfig node = make_node(plan, c, k);
+      NodeConfig node = make_node(plan, stages, c, k);
       node.plan = id;
       const fs::path folder = stage_folder(swap.folder(), node);
       make_folder(folder);

@@ -15,10 +15,12 @@ namespace ravnest::transport {
 using Milliseconds = std::chrono::milliseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
+// Longer than anybody waits.
+inline constexpr Milliseconds kForEver = std::chrono::hours(24 * 365);
+
 // So much later; `pause` may be as long as the type allows.
 inline TimePoint after(TimePoint start, Milliseconds pause) {
-  constexpr std::chrono::hours kLongest{24 * 365};
-  return start + std::min<Milliseconds>(pause, kLongest);
+  return start + std::min(pause, kForEver);
 }
 inline TimePoint deadline_in(Milliseconds timeout) {
   return after(std::chrono::steady_clock::now(), timeout);

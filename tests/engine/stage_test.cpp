@@ -29,7 +29,7 @@ graph
   input %x : f32[s0, 4]
   input %t : f32[s0, 4]
   %h : f32[s0, 4] = aten.linear.default(input=%x, weight=%a)
-  %i : f32[s0, 4] = aten.tanh.default(self=%h)
+  %i : f32[s0, 4] = aten.tanh_.default(self=%h)
   %j : f32[s0, 4] = aten.batch_norm.default(input=%i, weight=%c, bias=none, running_mean=%m, running_var=%v, training=true, momentum=0.1, eps=1e-5, cudnn_enabled=false)
   %k : f32[s0, 4] = aten.linear.default(input=%j, weight=%b)
   %d : f32[s0, 4] = aten.dropout.default(input=%k, p=0.0, train=true)
@@ -293,7 +293,7 @@ TEST(Stage, RefusesPassesItDoesNotKnow) {
   EXPECT_THROW(chain.stages()[0].backward(7, {}), std::invalid_argument);
   chain.forward(0, samples[0]);
   EXPECT_THROW(chain.forward(0, samples[0]), std::invalid_argument);
-  chain.stages()[0].drop(0);
+  chain.stages()[0].drop_all();
   EXPECT_EQ(chain.stages()[0].in_flight(), 0u);
   EXPECT_THROW(chain.stages()[0].set_copy("b", at::zeros({4, 4})), std::invalid_argument);
   EXPECT_THROW(chain.stages()[0].add_gradient("zzz", at::zeros({4})), std::invalid_argument);

@@ -160,6 +160,27 @@ TEST(WritePlan, TellsTheRootWhichStagesUseTheInputsOfTheModel) {
   EXPECT_EQ(inputs.at("eval_inputs")[2].at("used_by"), Json::array());
 }
 
+TEST(WritePlan, TellsTheRootTheStateDictInTheModelsOrder) {
+  const TemporaryFolder folder;
+  write_plan(make_program(std::string("weight buffer \"steps\" : i64[]\n"
+                                      "weight buffer \"cache\" : f32[3, 3] transient\n"
+                                      "weight constant \"c\" : f32[3, 3]") +
+                          kModel),
+             make_two_clusters(), folder.path());
+  const std::vector<StateName> names =
+      read_state_dict(folder.path(), read_node(folder.path(), "node_14"));
+  ASSERT_EQ(names.size(), 5U);
+  EXPECT_EQ(names[0], (StateName{.name = "steps", .dtype = "int64"}));
+  EXPECT_EQ(
+      names[1],
+      (StateName{.name = "in.weight", .dtype = "float32", .sizes = {3, 3}, .is_parameter = true}));
+  EXPECT_EQ(names[4], (StateName{.name = "out.weight",
+                                 .dtype = "float32",
+                                 .sizes = {3, 3},
+                                 .is_parameter = true,
+                                 .tied_to = "in.weight"}));
+}
+
 TEST(WritePlan, LeavesShapesOpenWhereNothingIsKnown) {
   const TemporaryFolder folder;
   planner::Plan plan;

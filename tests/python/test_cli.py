@@ -55,9 +55,9 @@ def cnn(tmp_path_factory):
 def test_help_names_only_what_there_is():
     done = run("--help")
     assert done.returncode == 0
-    for there in ("inspect", "clusterize", "simulate"):
+    for there in ("inspect", "clusterize", "simulate", "fuse", "plot"):
         assert there in done.stdout
-    for later in ("serve", "join", "submit", "status", "fuse", "bench"):
+    for later in ("serve", "join", "submit", "status", "bench"):
         assert later not in done.stdout
     assert run("inspect", "--help").stdout.count("--optimizer") == 1
 

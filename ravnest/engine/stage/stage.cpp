@@ -1,12 +1,14 @@
 #include "ravnest/engine/stage/stage.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 
 #include "ravnest/base/error.h"
+#include "ravnest/engine/optim/compensation.h"
 #include "ravnest/graph/aliasing.h"
 
 namespace ravnest::engine {
@@ -63,20 +65,46 @@ Stage::Stage(BoundProgram program, StageOptions options, ApplyStep apply)
     }
   }
   std::ranges::sort(trained_);
-  find_changed_buffers();
+  find_changed();
 }
 
-void Stage::find_changed_buffers() {
+void Stage::find_changed() {
   const graph::Graph& graph = program_.graph(Mode::kTrain);
   std::set<graph::ValueId> changed;
   for (const auto& roots : graph::Aliasing(graph).changed) {
     changed.insert(roots.begin(), roots.end());
   }
+  std::size_t position = 0;  // among the inputs that a caller gives
   for (const graph::Input& input : graph.inputs) {
-    if (input.kind == graph::InputKind::kBuffer && changed.contains(input.value)) {
-      changed_buffers_.push_back(input.target);
+    const bool is_given =
+        input.kind == graph::InputKind::kUser || input.kind == graph::InputKind::kLiteral;
+    if (changed.contains(input.value)) {
+      if (input.kind == graph::InputKind::kBuffer) {
+        changed_buffers_.push_back(input.target);
+      } else if (is_given) {
+        changed_inputs_.insert(position);
+      }
     }
+    position += is_given ? 1 : 0;
   }
+}
+
+std::shared_ptr<const WeightVersion> Stage::version_for_forward() const {
+  if (!predict_ || passes_.empty()) {
+    return versions_.current();
+  }
+  const at::NoGradGuard no_grad;
+  auto predicted = std::make_shared<WeightVersion>(*versions_.current());
+  const double delay =
+      static_cast<double>(passes_.size()) / static_cast<double>(options_.update_frequency);
+  for (const std::string& name : trained_) {
+    at::Tensor& leaf = predicted->weights.at(name);
+    const at::Tensor value = leaf.detach();
+    at::Tensor result = at::empty_like(value);
+    predict_(name, value, delay, result);
+    leaf = result.detach().set_requires_grad(true);
+  }
+  return predicted;
 }
 
 std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue> inputs) {
@@ -85,7 +113,7 @@ std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue
   }
   make_leaves(inputs);
   Pass pass;
-  pass.version = versions_.current();
+  pass.version = version_for_forward();
   pass.updates = updates_;
   pass.inputs = std::move(inputs);
   std::vector<c10::IValue> results;
@@ -97,7 +125,10 @@ std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue
     const at::NoGradGuard no_grad;
     // The shapes and the random draws are those of the real forward.
     results = compute(pass);
-    const bool trains = !trained_.empty() || !options_.copies.empty();
+    const bool trains = !trained_.empty() || !options_.copies.empty() ||
+                        std::ranges::any_of(pass.inputs, [](const c10::IValue& input) {
+                          return input.isTensor() && input.toTensor().requires_grad();
+                        });
     for (c10::IValue& value : results) {
       if (value.isTensor() && is_differentiable(value.toTensor())) {
         value = value.toTensor().detach().set_requires_grad(trains);
@@ -111,8 +142,25 @@ std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue
   return results;
 }
 
+namespace {
+
+// Inputs are leaves, which autograd does not let change, and may be computed from again: a graph
+// that changes one gets a copy.
+std::vector<c10::IValue> inputs_to_change(std::vector<c10::IValue> inputs,
+                                          const std::set<std::size_t>& changed) {
+  for (const std::size_t index : changed) {
+    if (inputs.at(index).isTensor()) {
+      inputs[index] = inputs[index].toTensor().clone();
+    }
+  }
+  return inputs;
+}
+
+}  // namespace
+
 std::vector<c10::IValue> Stage::compute(const Pass& pass) const {
-  return program_.run_with(pass.version->weights, pass.inputs, Mode::kTrain);
+  return program_.run_with(pass.version->weights, inputs_to_change(pass.inputs, changed_inputs_),
+                           Mode::kTrain);
 }
 
 std::vector<c10::IValue> Stage::compute_again(const Pass& pass) const {
@@ -125,7 +173,8 @@ std::vector<c10::IValue> Stage::compute_again(const Pass& pass) const {
     weights[name] = buffer;
   }
   try {
-    auto outputs = program_.run_with(weights, pass.inputs, Mode::kTrain);
+    auto outputs =
+        program_.run_with(weights, inputs_to_change(pass.inputs, changed_inputs_), Mode::kTrain);
     generator.set_state(now);
     return outputs;
   } catch (...) {
@@ -134,7 +183,8 @@ std::vector<c10::IValue> Stage::compute_again(const Pass& pass) const {
   }
 }
 
-std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::Tensor>& gradients) {
+std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::Tensor>& gradients,
+                                        bool counts) {
   const auto found = passes_.find(id);
   if (found == passes_.end()) {
     throw_invalid("[stage] pass ", id, " is not in flight.");
@@ -167,10 +217,14 @@ std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::T
   for (const c10::IValue& input : pass.inputs) {
     results.push_back(input.isTensor() ? input.toTensor().grad() : at::Tensor());
   }
-  gather(*pass.version);
-  last_delay_ = updates_ - pass.updates;
-  max_delay_ = std::max(max_delay_, last_delay_);
+  gather(*pass.version, counts);
+  const std::uint64_t delay = updates_ - pass.updates;
   pass = {};  // the version is free before the update
+  if (!counts) {
+    return results;
+  }
+  last_delay_ = delay;
+  max_delay_ = std::max(max_delay_, delay);
   if (++backwards_ == options_.update_frequency) {
     update();
   }
@@ -178,12 +232,20 @@ std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::T
 }
 
 // Gradients move from the version's leaves to the sums.
-void Stage::gather(const WeightVersion& version) {
+void Stage::gather(const WeightVersion& version, bool counts) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, leaf] : version.weights) {
     at::Tensor& gradient = leaf.mutable_grad();
     if (!gradient.defined()) {
       continue;
+    }
+    if (!counts) {
+      gradient.reset();
+      continue;
+    }
+    if (options_.compensation > 0.0 && !options_.copies.contains(name)) {
+      compensate_delay(gradient, versions_.current()->weights.at(name), leaf,
+                       options_.compensation);
     }
     at::Tensor& sum = gradients_[name];
     if (sum.defined()) {
@@ -218,8 +280,6 @@ std::vector<c10::IValue> Stage::evaluate(std::vector<c10::IValue> inputs) const 
   const at::NoGradGuard no_grad;
   return program_.run_with(versions_.current()->weights, std::move(inputs), Mode::kEval);
 }
-
-void Stage::drop(std::int64_t pass) { passes_.erase(pass); }
 
 std::map<std::string, at::Tensor> Stage::take_copy_gradients() {
   std::map<std::string, at::Tensor> taken;

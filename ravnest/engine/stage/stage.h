@@ -24,6 +24,8 @@ struct StageOptions {
   // Parameters that live in another stage: their gradients are handed out, and their values
   // come from there.
   std::set<std::string> copies;
+  // Strength of DC-ASGD: late gradients are corrected for what the weights moved meanwhile.
+  double compensation = 0.0;
 };
 
 // Applies an update: for each parameter the value, its gradient, and where the new value
@@ -35,6 +37,9 @@ struct GradientStep {
   std::uint64_t delay = 0;
 };
 using ApplyStep = std::function<void(const GradientStep&, WeightVersions&)>;
+// The value that a parameter is expected to have `delay` updates from now, written to `result`.
+using PredictWeight = std::function<void(const std::string& name, const at::Tensor& value,
+                                         double delay, at::Tensor& result)>;
 
 // One stage of a pipeline: a sub-model, its weights over time, and the passes that are on
 // their way. A pass's backward sees the weights of its forward; the update goes to the newest.
@@ -50,14 +55,19 @@ class Stage {
 
   // Gradients of the outputs, undefined where there is none; of the inputs in return,
   // undefined where none is due. Updates when it is time. Where the stage computes the loss,
-  // its gradient is a one.
-  std::vector<at::Tensor> backward(std::int64_t pass, const std::vector<at::Tensor>& gradients);
+  // its gradient is a one. Without `counts` nothing is learned from the pass.
+  std::vector<at::Tensor> backward(std::int64_t pass, const std::vector<at::Tensor>& gradients,
+                                   bool counts = true);
 
   // In evaluation, without gradients, on the newest weights.
   std::vector<c10::IValue> evaluate(std::vector<c10::IValue> inputs) const;
 
-  // Forgets a pass whose backward will not come.
-  void drop(std::int64_t pass);
+  // Forgets all passes; their backwards will not come.
+  void drop_all() { passes_.clear(); }
+
+  // From here on a forward uses the weights that are expected at its backward, so many updates
+  // later. (Takes memory for the parameters of every pass in flight.)
+  void predict_with(PredictWeight predict) { predict_ = std::move(predict); }
 
   // Of parameters that live elsewhere: what their gradients came to since the last call.
   std::map<std::string, at::Tensor> take_copy_gradients();
@@ -88,10 +98,11 @@ class Stage {
     WeightMap buffers;                 // and those that the forward changes, as they were
   };
 
-  void find_changed_buffers();
+  void find_changed();
+  std::shared_ptr<const WeightVersion> version_for_forward() const;
   std::vector<c10::IValue> compute(const Pass& pass) const;
   std::vector<c10::IValue> compute_again(const Pass& pass) const;
-  void gather(const WeightVersion& version);
+  void gather(const WeightVersion& version, bool counts);
   void update();
 
   BoundProgram program_;
@@ -100,6 +111,8 @@ class Stage {
   WeightVersions versions_;
   std::vector<std::string> trained_;          // parameters that live here, by name
   std::vector<std::string> changed_buffers_;  // by a forward
+  std::set<std::size_t> changed_inputs_;      // by a forward
+  PredictWeight predict_;
   std::map<std::int64_t, Pass> passes_;
   std::map<std::string, at::Tensor> gradients_;  // summed
   std::size_t backwards_ = 0;                    // since the last update

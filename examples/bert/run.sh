@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Plans, and trains on three providers on this machine: ./run.sh [epochs]
+set -e
+cd "$(dirname "$0")"
+python=${PYTHON:-../../.venv/bin/python}
+"$python" cluster_formation.py >cluster.log
+for i in 2 1 0; do
+  "$python" provider.py node_$i "${1:-6}" >provider_$i.log 2>&1 &
+  providers+=($!)
+done
+trap 'kill -INT "${providers[@]}" 2>/dev/null' INT TERM
+for each in "${providers[@]}"; do wait "$each"; done
+cat provider_0.log

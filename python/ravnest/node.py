@@ -1,0 +1,639 @@
+"""Node: one provider's stage, as a script sees it."""
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ravnest import _C
+from ravnest.capture import capture
+from ravnest.display import Display, Silence
+from ravnest.leaf import DataMismatchError, Leaf, samples_in, twin
+from ravnest.optim import Rule
+from ravnest.program import Program, _Signature
+from ravnest.structure import Structure
+
+_TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
+_GOODBYE = 10_000  # milliseconds for the others to answer
+_INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
+_VALIDATIONS = ("val_accuracy", "accuracy")
+
+
+class Node:
+    """One provider: reads its part of the plan, finds its neighbours, and trains its stage.
+
+    Everything that runs during training is C++; what is here hands over batches, criterion,
+    optimizer and labels. The same script runs on every provider: where a method has nothing to do
+    for a node's role, it waits for the root or returns.
+
+    Args:
+        name: ``'node_0'``, as in the plan in `node_data`; the role follows from it.
+        model: In place of the stored sub-model: takes and gives what that one does.
+        optimizer: A class of torch's kind, or the name of a native one (``"adam"``). Those of
+            `torch.optim` run natively where they can.
+        optimizer_params: Its options.
+        lr_scheduler: A class of `torch.optim.lr_scheduler`, or a function that makes a scheduler
+            for an optimizer. `Trainer` may have it in place of the node.
+        lr_scheduler_params: Its options.
+        lr_step_on_epoch_change: Step it at every epoch; else at every update.
+        criterion: At the leaf: ``criterion(output, batch)`` gives the loss, for the model's own
+            output and the whole batch that `labels` yields.
+        update_frequency: Batches whose gradients are averaged for one update.
+        reduce_factor: Updates between two averagings among clusters.
+        labels: A loader that yields the root's batches in the root's order, or a tensor.
+        test_labels: The same for validation. The label is the last element of a batch: class
+            indices, or one-hot.
+        device: Where the stage computes.
+        loss_filename: Gets the loss of every batch, a line each, at the leaf. (That of a second
+            cluster is called losses_1.txt, and so on.)
+        compression: Send tensors in half precision.
+        average_optim: Average the optimizers' states among clusters, too.
+        schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
+        memory: ``"stash"`` keeps what autograd saved, ``"recompute"`` computes it again.
+        threads: Of this provider; by default the machine's cores are shared among its providers.
+        codec: Of what travels: none, fp16, bf16, int8, with ``+zstd`` to pack it.
+        checkpoint_every: Updates between two checkpoints; 0 keeps none.
+        resume: Go on from the last checkpoint where a run was cut off.
+        return_within: Seconds that a lost neighbour is waited for.
+        max_norm: Clips the norm of the stage's gradients.
+        warmup_updates: PipeMare's caution with late gradients, for so many updates.
+        compensation: Strength of DC-ASGD's correction of late gradients.
+        predict_weights: Forward with the weights that are expected at the backward.
+        trusted_network: Allow addresses beyond this machine without encryption.
+        quiet: Print nothing.
+        log_level: debug, info, warning (no progress) or error.
+        node_data: Where the plan is.
+
+    Raises:
+        ValueError: If the plan has no such node, or the node lacks what its role needs.
+        ravnest.Error: In `start`, if the node's port is taken.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        model: nn.Module | None = None,
+        optimizer: type | str | None = None,
+        optimizer_params: dict[str, Any] | None = None,
+        lr_scheduler: Any = None,
+        lr_scheduler_params: dict[str, Any] | None = None,
+        lr_step_on_epoch_change: bool = True,
+        criterion: Callable[[Any, Any], torch.Tensor] | None = None,
+        update_frequency: int = 1,
+        reduce_factor: int | None = None,
+        labels: Any = None,
+        test_labels: Any = None,
+        device: torch.device | str | type = torch.device,
+        loss_filename: str | os.PathLike = "losses.txt",
+        compression: bool = False,
+        average_optim: bool = False,
+        *,
+        schedule: str = "async",
+        memory: str = "stash",
+        threads: int | None = None,
+        codec: str | None = None,
+        checkpoint_every: int = 100,
+        resume: bool = True,
+        return_within: float = 60.0,
+        max_norm: float | None = None,
+        warmup_updates: int = 0,
+        compensation: float = 0.0,
+        predict_weights: bool = False,
+        trusted_network: bool = False,
+        quiet: bool = False,
+        log_level: str = "info",
+        node_data: str | os.PathLike = "node_data",
+    ):
+        if not isinstance(name, str):
+            raise ValueError(f"[node] expected a name such as 'node_0', got {name!r}.")
+        _check_count("update_frequency", update_frequency)
+        if reduce_factor is not None:
+            _check_count("reduce_factor", reduce_factor)
+        self.name = name
+        self.node_data = os.fspath(node_data)
+        self._config = _C.read_node(self.node_data, name)
+        self.criterion = criterion
+        self.labels = labels
+        self.test_labels = test_labels
+        self.update_frequency = update_frequency
+        self.reduce_factor = reduce_factor
+        self.average_optim = average_optim
+        self.device = torch.device("cpu" if device in (None, torch.device) else device)
+        self.rule = Rule(
+            optimizer, optimizer_params, max_norm=max_norm, warmup_updates=warmup_updates
+        )
+        self._steps_on_epoch = lr_step_on_epoch_change
+        self.rule.schedule(lr_scheduler, lr_scheduler_params, lr_step_on_epoch_change)
+        self.display = (
+            Silence(name, self.node_type)
+            if quiet
+            else Display(name, self.node_type, level=log_level)
+        )
+        self.loss_filename = self._of_cluster(loss_filename)
+        self.save = False
+        self._program = None if model is None else self._capture(model)
+        self._options = {
+            "schedule": schedule,
+            "memory": memory,
+            "threads": threads,
+            "codec": codec or ("fp16" if compression else "none"),
+            "checkpoint_every": checkpoint_every,
+            "resume": resume,
+            "return_within": int(return_within * 1000),
+            "compensation": compensation,
+            "predict_weights": predict_weights,
+            "trusted_network": trusted_network,
+        }
+        self._leaf = self._make_leaf() if self.is_leaf else None
+        self._provider: _C.Provider | None = None
+        self._is_closed = False
+        self._last_status: dict[str, Any] = {}
+        self.epoch: int | None = None  # of the data; None: by the passes and batches_per_epoch
+        self.batches_per_epoch: int | None = None
+        self._passes = 0  # submitted for training
+        self._ended_passes = 0  # of them, when the last training was ended
+        self._trainings = 0  # that have ended
+        self._validations = 0  # that were begun
+        self._validation_batches: int | None = None  # submitted in the open one
+
+    # Who this is.
+
+    @property
+    def node_type(self) -> str:
+        """root, stem or leaf. The only node of a cluster is a root, and its leaf as well."""
+        return self._config["role"]
+
+    @property
+    def is_root(self) -> bool:
+        return self._config["stage"] == 0
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._config["stage"] + 1 == self._config["stages"]
+
+    @property
+    def input_names(self) -> list[str]:
+        """Of the whole model's inputs, where they have one, at the root."""
+        return [name for name, _ in self._signature._slots if name]
+
+    @property
+    def stages(self) -> int:
+        """In the node's cluster."""
+        return self._config["stages"]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """How it goes: passes, loss, rate, delay and so on; empty before the start."""
+        return self._last_status if self._provider is None else self._provider.status()
+
+    # Starting.
+
+    def start(self) -> None:
+        """Takes the port, finds the neighbours in the background, and begins. Only the first call
+        does something, and all other methods call it.
+
+        Raises:
+            ravnest.Error: If the port is taken, naming it.
+        """
+        if self._provider is not None:
+            return
+        if self._is_closed:
+            raise ValueError(f"[node] {self.name} was closed; make a new Node.")
+        provider = _C.Provider(
+            **self._options,
+            node_data=self.node_data,
+            name=self.name,
+            program=None if self._program is None else self._program._core,
+            make_rule=self.rule.make,
+            device=str(self.device),
+            update_frequency=self.update_frequency,
+            save=self.save,
+            loss_file=os.fspath(self.loss_filename),
+            accuracy_file=os.fspath(self._of_cluster("val_accuracies.txt")),
+            criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
+            score=None if self.test_labels is None or not self._leaf else self._leaf.score,
+            on_learned=self.rule.note_loss if self.rule.wants_losses else None,
+            on_notice=self.display.notice,
+        )
+        if self._leaf is not None:
+            source = provider if self._program is None else self._program._core
+            self._leaf.structure = _structure(source.out_spec(True))
+            self._leaf.eval_structure = _structure(source.out_spec(False))
+        self._provider = provider
+        _started[id(self)] = self
+        provider.start()
+
+    def start_grpc_server(self) -> None:
+        """As `start`: the server runs in C++, on threads of its own."""
+        self.start()
+
+    def init_server(
+        self,
+        load_forward_buffer: Any = None,
+        load_backward_buffer: Any = None,
+        reduce_ring_buffers: Any = None,
+        gather_ring_buffers: Any = None,
+        latest_weights_buffer: Any = None,
+        forward_lock: Any = None,
+        backward_lock: Any = None,
+        reduce_lock: Any = None,
+        gather_lock: Any = None,
+        latest_weights_lock: Any = None,
+        reduce_iteration: Any = None,
+        gather_iteration: Any = None,
+    ) -> None:
+        """As `start`. Buffers and locks are the C++ core's own; those given are not used."""
+        self.start()
+
+    def reset(self) -> None:
+        """Removes the checkpoint, so that the next run starts anew. Trained weights stay.
+
+        Raises:
+            ValueError: If the node is running.
+        """
+        if self._provider is not None:
+            raise ValueError(f"[node] {self.name} is running; close it before reset().")
+        Path(_C.checkpoint_path(self.node_data, self.name)).unlink(missing_ok=True)
+
+    def configure(
+        self,
+        *,
+        save: bool = False,
+        lr_scheduler: Any = None,
+        lr_scheduler_params: dict[str, Any] | None = None,
+        step_size: int = 1,
+    ) -> None:
+        """What a `Trainer` knows of the node's work.
+
+        Raises:
+            ValueError: If the node has started and works otherwise, or was told otherwise before.
+        """
+        if self._provider is not None and (
+            lr_scheduler is not None or step_size > 1 or (save and not self.save)
+        ):
+            raise ValueError(
+                f"[node] {self.name} has started: give lr_scheduler, step_size and save to its "
+                "first Trainer."
+            )
+        if step_size > 1:
+            if self.update_frequency not in (1, step_size):
+                raise ValueError(
+                    f"[node] expected one number of batches to an update, got update_frequency="
+                    f"{self.update_frequency} and step_size={step_size}."
+                )
+            self.update_frequency = step_size
+        self.rule.schedule(lr_scheduler, lr_scheduler_params, self._steps_on_epoch)
+        self.save = self.save or save
+
+    # Passes, at the root. Elsewhere there is nothing to submit.
+
+    def forward_compute(self, tensors: Any = None, **kwargs: Any) -> None:
+        """Starts a training pass, as soon as there is room for one more.
+
+        Args:
+            tensors: The model's input; a tuple for several, a dict for inputs by name.
+            kwargs: Inputs by name.
+
+        On a stem or leaf it returns when the root has ended the training.
+        """
+        if not self.is_root:
+            self.wait_for_training()
+            return
+        self.start()
+        self.end_validation()
+        self._submit("train", self._inputs(tensors, kwargs), epoch=self._epoch_now())
+        self._passes += 1
+
+    def no_grad_forward_compute(self, tensors: Any = None, output_type: str | None = None) -> Any:
+        """A pass without gradients, on the newest weights, in evaluation.
+
+        Args:
+            tensors: As in `forward_compute`.
+            output_type: ``'val_accuracy'`` counts right predictions at the leaf, against the next
+                batch of its `test_labels`; the validation ends with the next call of another kind.
+                ``None`` returns the model's output.
+        """
+        if output_type is not None and output_type not in _VALIDATIONS:
+            raise ValueError(
+                f"[node] expected output_type to be 'val_accuracy' or None, got {output_type!r}."
+            )
+        self.start()
+        if not self.is_root:
+            return None
+        inputs = self._inputs(tensors, {})
+        if output_type is None:
+            self.end_validation()
+            self._submit("predict", inputs)
+            leaves = self._until(lambda: self._provider.take_prediction(_TICK))
+            return self._signature.result(leaves)
+        number = self._validation_batches or 0
+        self._submit("validate", inputs, epoch=self._validations, part=number)
+        self._validation_batches = number + 1
+        return None
+
+    def check_load_forward_buffer(self) -> None:
+        """Returns when all passes that were submitted have begun; the C++ core works on them."""
+        if self.is_root and self._provider is not None:
+            self._until(lambda: self._provider.status()["queued"] == 0 or self._pause())
+
+    def wait_for_backwards(self) -> None:
+        """Returns when every pass that was submitted is done and learned from. On a stem or leaf,
+        when the root has ended the training."""
+        if not self.is_root:
+            self.wait_for_training()
+            return
+        self.start()
+        self.end_validation()
+        self._until(lambda: self._provider.wait_until_idle(_TICK))
+
+    # Ends.
+
+    def finish_training(self) -> None:
+        """At the root: ends a training on all nodes, which then save where they were told to.
+        Elsewhere waits for that. `Trainer.train` calls it; other scripts may."""
+        if not self.is_root:
+            self.wait_for_training()
+            return
+        self.wait_for_backwards()
+        if self._passes > self._ended_passes:
+            self._provider.end_training()
+            self._ended_passes = self._passes
+            self.wait_for_training()
+
+    def wait_for_training(self) -> None:
+        """Until the root has ended a training after the last one seen, or the run."""
+        self.start()
+        seen = self._trainings
+        self._trainings = self._until(
+            lambda: self._more(self._provider.wait_for_training(seen, _TICK), seen)
+        )
+        if self._trainings > seen:
+            self.display.summary(self._provider.status())
+        self._trainings = max(self._trainings, seen)
+
+    def end_validation(self) -> None:
+        """At the root: the validation that is open ends after the passes before."""
+        if self._validation_batches is not None:
+            self._provider.end_validation()
+            self._validation_batches = None
+            self._validations += 1
+
+    def skip_validation(self) -> None:
+        """At the root: counts one that the run had before this process joined it."""
+        self._validations += 1
+
+    @property
+    def resumed_passes(self) -> int:
+        """Training passes that the run had behind it when this process joined it."""
+        return self.status.get("resumed", 0)
+
+    def finish_validation(self) -> float | None:
+        """At the root: ends the validation that is open, and waits for it; elsewhere waits for the
+        next one's end. Returns the accuracy in percent, or None where nothing was counted."""
+        self.start()
+        seen = self._provider.wait_for_validation(-1, 0)
+        if self.is_root:
+            if self._validation_batches is None:
+                return None
+            self.end_validation()
+        self._until(lambda: self._more(self._provider.wait_for_validation(seen, _TICK), seen))
+        _, correct, counted = self._provider.last_validation()
+        return 100.0 * correct / counted if counted else None
+
+    def trigger_save_submodel(self) -> None:
+        """Writes the stage's weights as they are now, for `model_fusion`."""
+        self.start()
+        self._provider.save()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The stage's weights as they are now, copied."""
+        self.start()
+        return self._provider.weights()
+
+    def stop(self, exit_code: int = _INTERRUPTED, reason: str = "") -> None:
+        """Ends the run on all nodes, at once."""
+        if self._provider is None:
+            return
+        self._provider.stop(exit_code, reason or f"{self.name} ended the run.")
+        deadline = time.monotonic() + 2.0
+        while not self._provider.is_over() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._close_provider(1000)
+
+    def close(self) -> None:
+        """Leaves the run well: the root ends it for all, and the others wait for that. Happens by
+        itself when the script ends."""
+        if self._provider is None:
+            self._is_closed = True
+            return
+        if self.is_root:
+            self.finish_training()
+        else:
+            self._until(self._provider.is_over, pause=True)
+        self._close_provider(_GOODBYE)
+
+    def __enter__(self) -> "Node":
+        self.start()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.stop(1, f"{self.name}: {_sentence(error)}")
+
+    @contextlib.contextmanager
+    def ends_well(self) -> Iterator[None]:
+        """What ends a run on purpose or from outside ends the script with a sentence and an exit
+        code; errors of the script come through. Either way the other nodes are told."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            with contextlib.suppress(KeyboardInterrupt):
+                self.stop(_INTERRUPTED, f"{self.name} was interrupted.")
+            self._leave(_INTERRUPTED, f"{self.name} was interrupted; the run has ended.")
+        except _C.StoppedRun as stopped:
+            self._leave(stopped.exit_code, f"{self.name}: the run was ended. {stopped}")
+        except (_C.Error, DataMismatchError) as error:
+            self._leave(1, f"{self.name}: {error}")
+        except SystemExit:
+            raise
+        except BaseException as error:
+            self.stop(1, f"{self.name}: {_sentence(error)}")
+            raise
+
+    def _leave(self, exit_code: int, sentence: str) -> None:
+        self._close_provider(1000)
+        self.display.clear()
+        print(sentence, file=sys.stderr, flush=True)
+        raise SystemExit(exit_code) from None
+
+    def _close_provider(self, timeout: int) -> None:
+        self._is_closed = True
+        _started.pop(id(self), None)
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            # What does not answer any more has been reported before.
+            with contextlib.suppress(_C.Error, _C.StoppedRun, ValueError, RuntimeError):
+                provider.close(timeout)
+            self._last_status = provider.status()
+
+    # Inside.
+
+    def _of_cluster(self, path: str | os.PathLike) -> Path:
+        path, cluster = Path(path), self._config["cluster"]
+        return path if cluster == 0 else path.with_stem(f"{path.stem}_{cluster}")
+
+    def _capture(self, model: nn.Module) -> Program:
+        stored = _C.read_stage(self.node_data, self.name)
+        examples = _C.example_inputs(stored)
+        args, kwargs = tuple(examples), {}
+        if self.stages == 1 and stored.in_spec(True):
+            args, kwargs = Structure.parse(stored.in_spec(True)).build(examples)
+        program = capture(model, args, kwargs)
+        outputs = _C.num_outputs(program._core), _C.num_outputs(stored)
+        if outputs[0] != outputs[1]:
+            raise ValueError(
+                f"[node] expected a model with the {outputs[1]} outputs of {self.name}'s "
+                f"sub-model, got one with {outputs[0]}."
+            )
+        return program
+
+    def _make_leaf(self) -> Leaf:
+        if self.criterion is None and not self._has_loss():
+            raise ValueError(
+                f"[node] {self.name} is the leaf and needs criterion=…: a function of the model's "
+                "output and a batch of labels."
+            )
+        if self.criterion is not None and self.labels is None:
+            raise ValueError(
+                f"[node] {self.name} is the leaf and needs labels=…: the loader of the root's "
+                "batches, or a tensor."
+            )
+        both = self.is_root  # and so iterates the loaders, too
+        return Leaf(
+            self.criterion,
+            twin(self.labels) if both else self.labels,
+            twin(self.test_labels) if both else self.test_labels,
+            keep=max(2 * self.stages, self.update_frequency) + 8,
+            device=self.device,
+        )
+
+    def _has_loss(self) -> bool:
+        metadata = _C.read_stage(self.node_data, self.name).metadata
+        return metadata.get("loss") == "true"
+
+    def _epoch_now(self) -> int:
+        if self.epoch is not None:
+            return self.epoch
+        return self._passes // self.batches_per_epoch if self.batches_per_epoch else -1
+
+    def _inputs(self, tensors: Any, kwargs: dict[str, Any]) -> list:
+        if isinstance(tensors, Mapping):
+            args, kwargs = (), {**tensors, **kwargs}
+        elif isinstance(tensors, tuple | list):
+            args = tuple(tensors)
+        else:
+            args = () if tensors is None else (tensors,)
+        return self._signature.flatten(args, kwargs)
+
+    @cached_property
+    def _signature(self) -> _Signature:
+        """Between calls of the whole model and its flat inputs and outputs, at the root."""
+        return _Signature(_WholeModel(self.node_data, self.name), False)
+
+    def _submit(self, purpose: str, inputs: list, epoch: int = 0, part: int = 0) -> None:
+        samples = samples_in(inputs) or 1
+        self._until(lambda: self._provider.submit(purpose, inputs, samples, epoch, part, _TICK))
+        self.display.tick(self._provider.status)
+
+    def _more(self, count: int, seen: int) -> int | None:
+        """Something that ends a wait: there are more, or there will be none."""
+        return count if count > seen or self._provider.is_over() else None
+
+    def _pause(self) -> None:
+        time.sleep(0.01)
+
+    def _until(self, attempt: Callable[[], Any], pause: bool = False) -> Any:
+        """Asks until there is an answer. Between two attempts Python handles signals."""
+        while True:
+            answer = attempt()
+            if answer is not None and answer is not False:
+                return answer
+            self.display.tick(self._provider.status)
+            if pause:
+                time.sleep(_TICK / 1000)
+
+
+class _WholeModel:
+    """What the root knows of the whole model's inputs and outputs: model_inputs.json."""
+
+    def __init__(self, node_data: str, name: str):
+        path = Path(_C.stage_folder(node_data, name)) / "model_inputs.json"
+        with open(path, encoding="utf-8") as file:
+            self._file = json.load(file)
+        self.metadata = {"arguments": self._file.get("arguments", "")}
+
+    def inputs(self, training: bool) -> list[tuple[str, bool, Any]]:
+        return [(entry["name"], False, None) for entry in self._file["inputs"]]
+
+    def in_spec(self, training: bool) -> str:
+        return self._file["in_spec"]
+
+    def out_spec(self, training: bool) -> str:
+        return self._file.get("out_spec", "")
+
+
+def _structure(spec: str) -> Structure | None:
+    return Structure.parse(spec) if spec else None
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"[node] expected {name} to be a whole number from 1, got {value!r}.")
+
+
+def _sentence(error: BaseException) -> str:
+    text = str(error).strip().split("\n")[0]
+    return text if text.startswith("[") else f"{type(error).__name__}: {text}"
+
+
+# Nodes at work, kept until they are closed. A script that ends leaves its runs well; one that
+# failed, with the reason.
+_started: dict[int, Node] = {}
+_owner = os.getpid()
+
+
+@atexit.register
+def _end_all() -> None:
+    if os.getpid() != _owner:
+        return  # a fork of the provider, such as a loader's worker
+    failure = getattr(sys, "last_value", None)
+    exit_code = 0
+    for node in list(_started.values()):
+        try:
+            with node.ends_well():
+                if isinstance(failure, KeyboardInterrupt):
+                    raise failure
+                if failure is not None:
+                    node.stop(1, f"{node.name}: {_sentence(failure)}")
+                else:
+                    node.close()
+        except SystemExit as ended:
+            exit_code = exit_code or int(ended.code)
+        except BaseException as error:
+            print(f"{node.name}: {_sentence(error)}", file=sys.stderr)
+            exit_code = exit_code or 1
+    if exit_code and failure is None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)  # the interpreter's own is settled by now

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <torch/extension.h>
+
+namespace ravnest::python {
+
+// Adds fuse_cluster.
+void bind_fuse(pybind11::module_& module);
+
+}  // namespace ravnest::python

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <torch/extension.h>
+
+namespace ravnest::python {
+
+// Adds plot_run.
+void bind_plot(pybind11::module_& module);
+
+}  // namespace ravnest::python

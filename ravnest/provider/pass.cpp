@@ -1,0 +1,105 @@
+#include "ravnest/provider/pass.h"
+
+#include <bit>
+#include <cmath>
+
+#include "ravnest/base/error.h"
+
+namespace ravnest::provider {
+
+namespace {
+
+constexpr std::size_t kHeaderFields = 6;
+constexpr std::size_t kResultFields = 3;
+
+void expect_fields(const transport::Message& message, std::size_t count) {
+  if (message.fields.size() < count) {
+    throw_invalid("[provider] expected a ", transport::name_of(message.kind), " message with ",
+                  count, " numbers, got ", message.fields.size(), ".");
+  }
+}
+
+}  // namespace
+
+std::int64_t bits_of(double number) { return std::bit_cast<std::int64_t>(number); }
+double number_of(std::int64_t bits) { return std::bit_cast<double>(bits); }
+
+transport::Message to_message(const PassHeader& header, transport::MessageKind kind) {
+  transport::Message message;
+  message.kind = kind;
+  message.pass = header.pass;
+  message.epoch = header.generation;
+  message.fields = {static_cast<std::int64_t>(header.purpose),
+                    header.epoch,
+                    header.samples,
+                    header.part,
+                    header.parts,
+                    bits_of(header.weight)};
+  return message;
+}
+
+PassHeader read_header(const transport::Message& message) {
+  expect_fields(message, kHeaderFields);
+  const auto& fields = message.fields;
+  if (fields[0] < 0 || fields[0] > static_cast<std::int64_t>(Purpose::kPredict)) {
+    throw_invalid("[provider] unknown purpose ", fields[0], " of a pass.");
+  }
+  const PassHeader header{.purpose = static_cast<Purpose>(fields[0]),
+                          .pass = message.pass,
+                          .generation = message.epoch,
+                          .epoch = fields[1],
+                          .samples = fields[2],
+                          .part = fields[3],
+                          .parts = fields[4],
+                          .weight = number_of(fields[5])};
+  if (header.pass < 0 || header.samples < 0 || header.part < 0 || header.part >= header.parts ||
+      !std::isfinite(header.weight)) {
+    throw_invalid("[provider] a message of pass ", header.pass, " has numbers out of range.");
+  }
+  return header;
+}
+
+void add_result(const PassResult& result, transport::Message& message) {
+  message.fields.insert(message.fields.end(),
+                        {bits_of(result.loss), result.correct, result.counted});
+}
+
+PassResult read_result(const transport::Message& message) {
+  expect_fields(message, kHeaderFields + kResultFields);
+  const PassResult result{.loss = number_of(message.fields[kHeaderFields]),
+                          .correct = message.fields[kHeaderFields + 1],
+                          .counted = message.fields[kHeaderFields + 2]};
+  if (result.correct < 0 || result.counted < result.correct) {
+    throw_invalid("[provider] a result of pass ", message.pass, " has numbers out of range.");
+  }
+  return result;
+}
+
+std::int64_t round_of(const Control& control) {
+  return control.numbers.empty() ? 1 : control.numbers[0];
+}
+
+transport::Message to_message(const Control& control) {
+  transport::Message message;
+  message.kind = transport::MessageKind::kControl;
+  message.epoch = control.generation;
+  message.fields = {static_cast<std::int64_t>(control.word)};
+  message.fields.insert(message.fields.end(), control.numbers.begin(), control.numbers.end());
+  message.metadata = control.text;
+  return message;
+}
+
+Control read_control(const transport::Message& message) {
+  expect_fields(message, 1);
+  const std::int64_t word = message.fields[0];
+  if (word < static_cast<std::int64_t>(Word::kRun) ||
+      word > static_cast<std::int64_t>(Word::kStop)) {
+    throw_invalid("[provider] unknown word ", word, " in a control message.");
+  }
+  return {.word = static_cast<Word>(word),
+          .generation = message.epoch,
+          .numbers = {message.fields.begin() + 1, message.fields.end()},
+          .text = message.metadata};
+}
+
+}  // namespace ravnest::provider

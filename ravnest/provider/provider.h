@@ -1,0 +1,133 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ravnest/engine/bound_program.h"
+#include "ravnest/engine/stage/stage.h"
+#include "ravnest/package/package.h"
+#include "ravnest/provider/pass.h"
+#include "ravnest/provider/stage_loop.h"
+#include "ravnest/provider/update_rule.h"
+#include "ravnest/transport/transport.h"
+
+namespace ravnest::provider {
+
+using Milliseconds = transport::Milliseconds;
+
+struct ProviderOptions {
+  std::filesystem::path node_data = "node_data";
+  std::string name;  // "node_0"
+  // Replaces the stored sub-model; takes and gives what that one does.
+  std::function<engine::BoundProgram()> make_program;
+  std::function<std::unique_ptr<UpdateRule>()> make_rule;
+
+  Schedule schedule = Schedule::kAsync;
+  engine::PassMemory memory = engine::PassMemory::kStash;
+  std::size_t update_frequency = 1;
+  double compensation = 0.0;     // DC-ASGD, see engine::StageOptions
+  bool predict_weights = false;  // forward with the weights expected at the backward
+  std::string codec = "none";    // of what travels between stages: transport::parse_codec
+  c10::Device device = c10::kCPU;
+  // Of libtorch; empty: the machine's cores shared among the plan's nodes on it.
+  std::optional<int> threads;
+
+  // Who feeds the root from another process; empty: whoever calls submit().
+  std::optional<transport::Peer> requester;
+  std::int64_t checkpoint_every = 100;  // updates; 0: never
+  // Goes on from the last checkpoint where a run was cut off.
+  bool resume = true;
+  bool save = false;                    // the weights at the end of training
+  std::filesystem::path loss_file;      // of the leaf: a line for each batch; empty: none
+  std::filesystem::path accuracy_file;  // of the leaf: a line for each validation
+  Milliseconds return_within{60'000};   // how long a lost neighbour is waited for
+  bool is_network_trusted = false;      // see transport::GrpcOptions
+};
+
+// What the caller adds. On the loop's thread, except notices, which come on the transport's.
+struct ProviderCallbacks {
+  // At the leaf; empty: the model's first output is its loss.
+  std::function<LossAndGradients(const PassHeader&, const std::vector<c10::IValue>& outputs)>
+      criterion;
+  // At the leaf, of a validation pass; empty: the last of the model's inputs is the target, and
+  // the first output that is not the loss holds the classes' scores.
+  std::function<PassResult(const PassHeader&, const std::vector<c10::IValue>& outputs)> score;
+  std::function<void(const PassHeader&, const PassResult&)> on_learned;
+  std::function<void(const transport::Notice&)> on_notice;
+};
+
+// One node at work: reads its part of the plan, takes its port, finds its neighbours in any order,
+// trains its stage until the run ends, and keeps checkpoints on the way.
+//
+// Every wait throws what ended the run before: StoppedRun where somebody ended it, Error(kPeerLost)
+// where a neighbour did not come back, or what the model or a callback threw.
+class Provider {
+ public:
+  // Reads the plan and takes the port. Throws std::invalid_argument, and Error(kIo) naming a port
+  // that is taken.
+  Provider(ProviderOptions options, ProviderCallbacks callbacks);
+  // Without close(), the neighbours see a lost node.
+  ~Provider();
+  Provider(const Provider&) = delete;
+  Provider& operator=(const Provider&) = delete;
+
+  void start();
+
+  const package::NodeConfig& node() const;
+  const graph::Program& program() const;  // of its stage
+
+  // At the root. Training passes that a resumed run has behind it are passed over. The header's
+  // pass and generation are ours to set; `purpose`, `epoch`, `samples` and parts the caller's.
+  // Waits for room: false at the deadline, and the pass was not taken.
+  bool submit(PassHeader header, const std::vector<c10::IValue>& inputs, Milliseconds timeout);
+  // Until every pass that was submitted is done.
+  bool wait_until_idle(Milliseconds timeout);
+  // The output of the oldest prediction that was submitted and not yet taken.
+  std::optional<std::vector<c10::IValue>> take_prediction(Milliseconds timeout);
+  // After the passes before them.
+  void end_training();
+  void end_validation();
+
+  // How many trainings and validations the run has ended so far, waiting until there are more than
+  // `seen`. Also returns where the run is over.
+  std::int64_t wait_for_training(std::int64_t seen, Milliseconds timeout);
+  std::int64_t wait_for_validation(std::int64_t seen, Milliseconds timeout);
+  PassResult last_validation() const;  // loss and counts, summed over its samples
+  bool is_over() const;
+
+  // Writes the weights as they are to submod_<stage>.safetensors.
+  void save();
+  // Parameters and buffers as they are now, copied.
+  engine::WeightMap weights();
+
+  struct Status {
+    StageLoop::Status loop;
+    std::int64_t epoch = 0;
+    std::int64_t passes = 0;   // learned from, of this run
+    std::int64_t samples = 0;  // by this process
+    double loss = 0.0;         // of the last pass
+    double rate = 0.0;         // of learning
+    double samples_per_second = 0.0;
+    std::int64_t resumed = 0;  // passes that the run had behind it at the start
+  };
+  Status status() const;
+
+  // Ends the run everywhere.
+  void stop(int exit_code, const std::string& reason);
+  // Ends this node well: says goodbye to all neighbours.
+  void close(Milliseconds timeout);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ravnest::provider

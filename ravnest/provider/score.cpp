@@ -1,0 +1,22 @@
+#include "ravnest/provider/score.h"
+
+namespace ravnest::provider {
+
+PassResult count_correct(const at::Tensor& output, const at::Tensor& target) {
+  if (output.dim() < 2 || output.numel() == 0) {
+    return {};
+  }
+  const at::NoGradGuard no_grad;
+  const bool is_one_hot = target.sizes() == output.sizes();
+  // Classes stand second (as for cross_entropy), or last where the target says so.
+  for (const std::int64_t classes : {std::int64_t{1}, output.dim() - 1}) {
+    const at::Tensor found = output.argmax(classes);
+    const at::Tensor wanted = is_one_hot ? target.argmax(classes) : target;
+    if (wanted.sizes() == found.sizes() && !wanted.is_floating_point()) {
+      return {.correct = found.eq(wanted).sum().item<std::int64_t>(), .counted = found.numel()};
+    }
+  }
+  return {};
+}
+
+}  // namespace ravnest::provider

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ravnest/provider/pass.h"
+
+namespace ravnest::provider {
+
+// How many of a model's predictions of a class are right. `output` holds a score for each class
+// in its second dimension; the target holds class indices, or a score for each class in the same
+// shape (one-hot). Nothing is counted where they do not go together.
+PassResult count_correct(const at::Tensor& output, const at::Tensor& target);
+
+}  // namespace ravnest::provider

@@ -1,0 +1,370 @@
+#include "ravnest/provider/stage_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/provider/stopped.h"
+#include "ravnest/provider/values.h"
+
+namespace ravnest::provider {
+
+namespace {
+
+constexpr transport::Milliseconds kLastWord{1000};
+
+}  // namespace
+
+std::size_t LoopOptions::most_in_flight() const {
+  return std::max(2 * (stages - stage),
+                  schedule == Schedule::kSync ? update_frequency : std::size_t{1});
+}
+
+StageLoop::StageLoop(LoopOptions options, LoopListener& listener)
+    : options_(std::move(options)),
+      listener_(listener),
+      limit_(options_.schedule == Schedule::kSync ? options_.most_in_flight()
+                                                  : options_.stages - options_.stage,
+             options_.most_in_flight()) {}
+
+StageLoop::~StageLoop() {
+  abandon();
+  join();
+}
+
+void StageLoop::abandon() {
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) {
+    stopped_ = Stopped{.error = std::make_exception_ptr(
+                           Error(ErrorKind::kPeerLost, "[provider] the provider was ended.")),
+                       .word = {}};
+  }
+  changed_.notify_one();
+}
+
+void StageLoop::start(const std::string& run) {
+  if (options_.is_root()) {
+    // Only told apart, never compared: those of a root that was started before must differ.
+    generation_ =
+        std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
+    submit(Control{.word = Word::kRun, .text = run});
+  }
+  thread_ = std::thread([this] { this->run(); });
+}
+
+bool StageLoop::wait_until_over(transport::Milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return !thread_.joinable() ||
+         published_.wait_until(lock, transport::deadline_in(timeout), [this] { return is_over_; });
+}
+
+void StageLoop::join() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void StageLoop::submit(PassHeader header, std::vector<c10::IValue> inputs,
+                       transport::Credit credit) {
+  const std::lock_guard lock(mutex_);
+  submitted_.push_back(
+      {.header = header, .control = {}, .values = std::move(inputs), .credit = std::move(credit)});
+  changed_.notify_one();
+}
+
+void StageLoop::submit(Control control, transport::Credit credit) {
+  const std::lock_guard lock(mutex_);
+  submitted_.push_back(
+      {.header = {}, .control = std::move(control), .values = {}, .credit = std::move(credit)});
+  changed_.notify_one();
+}
+
+void StageLoop::deliver(Channel channel, transport::Delivery delivery) {
+  const std::lock_guard lock(mutex_);
+  arrivals_.push_back({.channel = channel, .delivery = std::move(delivery)});
+  changed_.notify_one();
+}
+
+void StageLoop::post(Call call) {
+  const std::lock_guard lock(mutex_);
+  if (is_over_) {
+    return;
+  }
+  calls_.push_back(std::move(call));
+  changed_.notify_one();
+}
+
+void StageLoop::stop(int exit_code, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) {
+    stopped_ =
+        Stopped{.error = std::make_exception_ptr(StoppedRun(exit_code, reason)),
+                .word = Control{.word = Word::kStop, .numbers = {exit_code}, .text = reason}};
+  }
+  changed_.notify_one();
+}
+
+void StageLoop::fail(const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) {
+    stopped_ = Stopped{
+        .error = error,
+        .word = Control{
+            .word = Word::kStop, .numbers = {error ? 1 : 0}, .text = error ? text_of(error) : ""}};
+  }
+  changed_.notify_one();
+}
+
+StageLoop::Status StageLoop::status() const {
+  const std::lock_guard lock(mutex_);
+  Status status = status_;
+  status.queued += submitted_.size();
+  return status;
+}
+
+void StageLoop::run() {
+  try {
+    send_hello(0);
+    work_until_over();
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  std::exception_ptr error;
+  std::optional<Control> word;
+  {
+    const std::lock_guard lock(mutex_);
+    error = stopped_->error;
+    word = stopped_->word;
+  }
+  if (word) {
+    relay_stop(*word);
+  }
+  listener_.on_over(error);
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    calls_.clear();
+  }
+  published_.notify_all();
+  pending_calls_.clear();
+  // What was not worked on gives its credit back here, and the stage goes where it came from.
+  forwards_.clear();
+  backwards_.clear();
+  unfinished_.clear();
+  stage_.reset();
+}
+
+void StageLoop::work_until_over() {
+  last_pass_ = first_work_ = Clock::now();
+  while (take_inbox(false)) {
+    if (!do_next() && !take_inbox(true)) {
+      return;
+    }
+  }
+}
+
+// False once the loop has been told to stop.
+bool StageLoop::take_inbox(bool may_wait) {
+  std::deque<Arrival> arrivals;
+  {
+    std::unique_lock lock(mutex_);
+    if (may_wait) {
+      const bool is_stalled = !forwards_.empty() && is_limited(forwards_.front());
+      const auto start = Clock::now();
+      changed_.wait(lock, [this] {
+        return stopped_ || !arrivals_.empty() || !submitted_.empty() || !calls_.empty();
+      });
+      const auto waited = Clock::now() - start;
+      busy_ -= waited;
+      if (is_stalled) {
+        limit_.on_stall(waited);
+      }
+    }
+    if (stopped_) {
+      return false;
+    }
+    arrivals.swap(arrivals_);
+    std::ranges::move(submitted_, std::back_inserter(forwards_));
+    submitted_.clear();
+    std::ranges::move(calls_, std::back_inserter(pending_calls_));
+    calls_.clear();
+  }
+  for (Arrival& arrival : arrivals) {
+    sort(std::move(arrival));
+  }
+  while (stage_ && !pending_calls_.empty()) {
+    const Call call = std::move(pending_calls_.front());
+    pending_calls_.pop_front();
+    call(*stage_);
+  }
+  publish();
+  return true;
+}
+
+void StageLoop::sort(Arrival arrival) {
+  transport::Delivery& delivery = arrival.delivery;
+  if (delivery.message.kind == transport::MessageKind::kControl) {
+    Control control = read_control(delivery.message);
+    if (control.word == Word::kStop) {
+      const std::lock_guard lock(mutex_);
+      const int code = control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
+      const auto error =
+          code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text));
+      stopped_ = stopped_.value_or(Stopped{.error = error, .word = control});
+    } else if (control.word == Word::kHello) {
+      on_hello(control);
+    } else if (arrival.channel == Channel::kForward) {
+      if (control.word == Word::kRun) {
+        // The passes before it will come again, and must not hold it up.
+        std::erase_if(forwards_, [](const Work& work) { return !work.control; });
+      }
+      forwards_.push_back({.header = {},
+                           .control = std::move(control),
+                           .values = {},
+                           .credit = std::move(delivery.credit)});
+    }
+    return;
+  }
+  switch (arrival.channel) {
+    case Channel::kForward:
+      return sort_forward(delivery);
+    case Channel::kBackward:
+      return sort_backward(delivery);
+    case Channel::kInputs:
+      return sort_inputs(delivery.message);
+    case Channel::kResults:
+      return sort_result(delivery);
+    case Channel::kTied:
+      return sort_tied(delivery);
+  }
+}
+
+void StageLoop::sort_forward(transport::Delivery& delivery) {
+  forwards_.push_back({.header = read_header(delivery.message),
+                       .control = {},
+                       .values = unpack(delivery.message, options_.device),
+                       .credit = std::move(delivery.credit)});
+}
+
+void StageLoop::sort_backward(transport::Delivery& delivery) {
+  const PassHeader header = read_header(delivery.message);
+  if (header.generation == generation_) {
+    backwards_.push_back({.header = header,
+                          .result = read_result(delivery.message),
+                          .gradients = unpack_tensors(delivery.message, options_.device),
+                          .credit = std::move(delivery.credit)});
+  }
+}
+
+void StageLoop::sort_inputs(const transport::Message& message) {
+  const PassHeader header = read_header(message);
+  inputs_[{header.generation, {header.is_training(), header.pass}}] =
+      unpack(message, options_.device);
+}
+
+void StageLoop::sort_result(transport::Delivery& delivery) {
+  const PassHeader header = read_header(delivery.message);
+  if (header.generation == generation_) {
+    finish_pass(header, read_result(delivery.message), unpack(delivery.message, c10::kCPU));
+  }
+}
+
+void StageLoop::sort_tied(transport::Delivery& delivery) {
+  const transport::Message& message = delivery.message;
+  std::vector<at::Tensor> tensors = unpack_tensors(message, options_.device);
+  if (message.kind == transport::MessageKind::kBackward) {  // gradients of a copy
+    if (message.epoch == generation_) {
+      tied_gradients_[message.pass][delivery.from] = std::move(tensors);
+    }
+    return;
+  }
+  const auto home = outlets_.homes.find(delivery.from);
+  if (home == outlets_.homes.end() || home->second.names.size() != tensors.size()) {
+    throw_invalid("[provider] ", delivery.from, " sent values of parameters that we do not share.");
+  }
+  if (stage_) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      stage_->set_copy(home->second.names[i], tensors[i]);
+    }
+  }
+  tied_through_ = message.pass;
+  if (!message.fields.empty()) {
+    std::int64_t& last = final_copies_[delivery.from];
+    last = std::max(last, message.fields[0]);
+  }
+}
+
+bool StageLoop::wait(const std::function<bool(const Status&)>& is_wanted,
+                     transport::Milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto is_ready = [&] {
+    Status now = status_;
+    now.queued += submitted_.size();
+    return is_over_ || is_wanted(now);
+  };
+  const bool in_time = published_.wait_until(lock, transport::deadline_in(timeout), is_ready);
+  if (is_over_ && stopped_->error) {
+    std::rethrow_exception(stopped_->error);
+  }
+  return in_time;
+}
+
+void StageLoop::publish() {
+  const std::lock_guard lock(mutex_);
+  status_.unfinished = unfinished_.size();
+  status_.queued = forwards_.size();
+  status_.limit = limit_.value();
+  if (stage_) {
+    status_.in_flight = stage_->in_flight();
+    status_.updates = stage_->updates();
+    status_.delay = stage_->last_delay();
+    status_.max_delay = stage_->max_delay();
+    status_.versions = stage_->weights().live();
+  }
+  const auto elapsed = Clock::now() - first_work_;
+  status_.busy = elapsed.count() > 0 ? static_cast<double>((elapsed + busy_).count()) /
+                                           static_cast<double>(elapsed.count())
+                                     : 0.0;
+  published_.notify_all();
+}
+
+void StageLoop::relay_stop(const Control& control) {
+  const bool is_well = control.numbers == std::vector<std::int64_t>{0};
+  // A run ends well from the root on. Who leaves before says goodbye, and is missed.
+  for (transport::Sender* to : {outlets_.next, is_well ? nullptr : outlets_.previous}) {
+    if (to == nullptr) {
+      continue;
+    }
+    try {
+      to->send(to_message(control), kLastWord);
+    } catch (const std::exception&) {  // it is gone, and knows
+    }
+  }
+}
+
+void StageLoop::send_hello(std::int64_t generation) {
+  if (!options_.is_root()) {
+    on_hello({.word = Word::kHello,
+              .generation = generation,
+              .numbers = {static_cast<std::int64_t>(options_.stage)}});
+  }
+}
+
+void StageLoop::on_hello(const Control& control) {
+  if (!options_.is_root()) {
+    send_control(outlets_.previous, control);
+    if (control.generation != 0) {
+      // Until the stage before has it: what led to it is then not sent again.
+      outlets_.previous->flush(transport::kForEver);
+    }
+    return;
+  }
+  const std::int64_t from = control.numbers.empty() ? 0 : control.numbers[0];
+  if (control.generation == generation_) {
+    joined_.insert(from);
+  } else if (control.generation == 0 && joined_.contains(from)) {
+    start_generation();
+  }
+}
+
+}  // namespace ravnest::provider

@@ -1,0 +1,279 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ravnest/engine/stage/stage.h"
+#include "ravnest/graph/slice.h"
+#include "ravnest/provider/pass.h"
+#include "ravnest/provider/pass_limit.h"
+#include "ravnest/transport/transport.h"
+
+namespace ravnest::provider {
+
+enum class Schedule : std::uint8_t {
+  kAsync,  // no flush: gradients may be late by as many updates as passes were in flight
+  kSync,   // the passes of an update end before the next one's begin: as in one process
+};
+
+// Where a stage stands in its cluster, and how it works.
+struct LoopOptions {
+  std::size_t stage = 0;
+  std::size_t stages = 1;
+  Schedule schedule = Schedule::kAsync;
+  std::size_t update_frequency = 1;
+  std::vector<graph::Source> sources;
+  std::vector<graph::Source> eval_sources;
+  transport::Codec codec;
+  c10::Device device = c10::kCPU;
+
+  bool is_root() const { return stage == 0; }
+  bool is_leaf() const { return stage + 1 == stages; }
+  // Passes between a stage's forward and backward: the delay of a gradient is less.
+  std::size_t most_in_flight() const;
+};
+
+// What a stage sends to whom. Borrowed; empty where there is nobody.
+struct Outlets {
+  struct Inputs {  // of the model, that a later stage takes
+    transport::Sender* to = nullptr;
+    std::vector<std::size_t> training;
+    std::vector<std::size_t> evaluation;
+  };
+  struct Tied {  // parameters shared with another stage, in an order that both know
+    transport::Sender* to = nullptr;
+    std::string peer;
+    std::vector<std::string> names;
+  };
+  transport::Sender* next = nullptr;
+  transport::Sender* previous = nullptr;
+  transport::Sender* results = nullptr;  // of the leaf, to the root
+  std::vector<Inputs> inputs;            // of the root
+  std::vector<Tied> copies;              // of parameters that live here
+  std::map<std::string, Tied> homes;     // by name of the node: of parameters that do not
+};
+
+// A stage that is ready to run, and the training passes it has learned from before.
+struct ReadyStage {
+  std::unique_ptr<engine::Stage> stage;
+  std::int64_t passes = 0;
+  std::int64_t epoch = 0;
+};
+
+struct LossAndGradients {
+  double loss = 0.0;
+  std::vector<at::Tensor> gradients;  // of the outputs
+};
+
+// Whom the loop tells what happened, and asks what it does not know. On the loop's thread.
+class LoopListener {
+ public:
+  virtual ~LoopListener() = default;
+
+  // A run begins: the stage at its start, or where a checkpoint of this run left it.
+  virtual ReadyStage prepare(const std::string& run) = 0;
+  // At the leaf: the loss of the model's outputs; empty: the first of them is the loss.
+  virtual std::optional<LossAndGradients> criterion(const PassHeader& header,
+                                                    const std::vector<c10::IValue>& outputs) = 0;
+  // At the leaf: how good the outputs of a validation pass are.
+  virtual PassResult score(const PassHeader& header, const std::vector<c10::IValue>& inputs,
+                           const std::vector<c10::IValue>& outputs) = 0;
+  // Before the first pass of each of the data's epochs but the first.
+  virtual void on_epoch(std::int64_t epoch) = 0;
+  // A training pass was learned from.
+  virtual void on_learned(const PassHeader& header, const PassResult& result, bool is_update) = 0;
+  // At the root: a pass is done. `outputs` are those of a prediction.
+  virtual void on_done(const PassHeader& header, const PassResult& result,
+                       std::vector<c10::IValue> outputs) = 0;
+  // kTrainingEnd (again where stages were started anew) and kValidationEnd, with the sums of its
+  // results. Their first number is the caller's.
+  virtual void on_word(const Control& control) = 0;
+  // Once, at the end: empty where all went well.
+  virtual void on_over(const std::exception_ptr& error) = 0;
+};
+
+// A message, by the channel it came on.
+enum class Channel : std::uint8_t { kForward, kBackward, kInputs, kResults, kTied };
+
+// The one thread that owns a stage: forwards, backwards and updates, as they come. Backward work
+// goes first. Passes come from the root's submit() or from the stage before. Nothing here waits
+// for a single message: whatever came and can be worked on is.
+//
+// Where a stage is started anew in mid-run, the root begins a new generation: every stage forgets
+// the passes in flight, and the root sends them again. A pass that a stage had learned from is
+// then computed, but not learned from again. The root knows of it by hellos: a stage says one when
+// it starts, and one when it takes part in a generation. The first kind from a stage that took part
+// means that its passes are lost.
+class StageLoop {
+ public:
+  using Call = std::function<void(engine::Stage&)>;
+
+  StageLoop(LoopOptions options, LoopListener& listener);
+  ~StageLoop();
+  StageLoop(const StageLoop&) = delete;
+  StageLoop& operator=(const StageLoop&) = delete;
+
+  // Before start(); messages may be delivered already.
+  void set_outlets(Outlets outlets) { outlets_ = std::move(outlets); }
+
+  // Begins. At the root with the id of the run.
+  void start(const std::string& run = {});
+
+  // At the root: a pass with the model's inputs, or a word, in the order of calls. `credit` is
+  // given back when the pass is done. The generation is ours to set. Any thread.
+  void submit(PassHeader header, std::vector<c10::IValue> inputs, transport::Credit credit = {});
+  void submit(Control control, transport::Credit credit = {});
+
+  // A message from another stage. Any thread.
+  void deliver(Channel channel, transport::Delivery delivery);
+  // Runs on the loop's thread, soon; not at all once the loop is over. Any thread.
+  void post(Call call);
+  // Waits until the status is as wanted or the loop has ended; false at the deadline. Throws the
+  // error of a loop that ended with one. Any thread but the loop's.
+  struct Status;
+  bool wait(const std::function<bool(const Status&)>& is_wanted, transport::Milliseconds timeout);
+  // Tells the others and ends. Any thread.
+  void stop(int exit_code, const std::string& reason);
+  // Ends with this error, telling the others; without one all is well. Any thread.
+  void fail(const std::exception_ptr& error);
+  // Ends without a word, as if the process had died. Any thread.
+  void abandon();
+  // A loop that was told to end does so when its work and its messages let it: one that waits for a
+  // lost peer ends when its transport does.
+  bool wait_until_over(transport::Milliseconds timeout);
+  void join();
+
+  struct Status {
+    std::size_t in_flight = 0;
+    std::size_t limit = 0;
+    std::size_t queued = 0;
+    std::size_t unfinished = 0;  // at the root: begun, and not done
+    std::uint64_t updates = 0;
+    std::uint64_t delay = 0;
+    std::uint64_t max_delay = 0;
+    std::size_t versions = 0;
+    double busy = 0.0;  // share of the time since the first pass
+  };
+  Status status() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using PassKey = std::pair<bool, std::int64_t>;  // is training, pass
+
+  struct Work {
+    PassHeader header;
+    std::optional<Control> control;
+    std::vector<c10::IValue> values;  // at the root the model's inputs, else what came
+    transport::Credit credit;
+  };
+  struct Backward {
+    PassHeader header;
+    PassResult result;
+    std::vector<at::Tensor> gradients;
+    transport::Credit credit;
+  };
+  struct Arrival {
+    Channel channel = Channel::kForward;
+    transport::Delivery delivery;
+  };
+  struct Stopped {
+    std::exception_ptr error;
+    std::optional<Control> word;  // for the others
+  };
+  void run();
+  void work_until_over();
+  bool take_inbox(bool may_wait);
+  void sort(Arrival arrival);
+  void sort_forward(transport::Delivery& delivery);
+  void sort_backward(transport::Delivery& delivery);
+  void sort_inputs(const transport::Message& message);
+  void sort_result(transport::Delivery& delivery);
+  void sort_tied(transport::Delivery& delivery);
+
+  bool do_next();
+  bool can_start(const Work& work) const;
+  bool has_final_copies(const Control& control) const;
+  bool is_limited(const Work& work) const;
+  bool is_group_open(std::int64_t pass) const;
+  bool has_inputs(const PassHeader& header) const;
+  bool has_tied_gradients(std::int64_t pass) const;
+
+  void begin(Work work);
+  void do_control(const Control& control);
+  void start_run(const Control& control);
+  void start_generation();
+  void send_hello(std::int64_t generation);
+  void on_hello(const Control& control);
+  void do_forward(const Work& work, const std::vector<c10::IValue>& inputs);
+  void do_evaluate(const Work& work, const std::vector<c10::IValue>& inputs);
+  void do_leaf(const PassHeader& header, const std::vector<c10::IValue>& outputs);
+  void do_backward(Backward backward);
+  void finish_backward(const PassHeader& header, const PassResult& result,
+                       const std::vector<at::Tensor>& gradients);
+  void finish_pass(const PassHeader& header, const PassResult& result,
+                   std::vector<c10::IValue> outputs);
+  void note_epoch(const PassHeader& header);
+
+  std::vector<c10::IValue> assemble(const Work& work);
+  void send_inputs(const Work& work);
+  void send_values(const PassHeader& header, const std::vector<c10::IValue>& values);
+  // `final_round`: of the training that has ended with them, else 0.
+  void send_tied_values(std::int64_t final_round = 0);
+  void send_tied_gradients(const PassHeader& header);
+  void send_control(transport::Sender* to, const Control& control) const;
+  void relay_stop(const Control& control);
+  void publish();
+  engine::Stage& stage() { return *stage_; }
+
+  const LoopOptions options_;
+  Outlets outlets_;
+  LoopListener& listener_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Arrival> arrivals_;
+  std::deque<Work> submitted_;
+  std::deque<Call> calls_;
+  std::optional<Stopped> stopped_;
+  bool is_over_ = false;
+  Status status_;
+  std::condition_variable published_;
+
+  // Of the loop's thread alone.
+  std::unique_ptr<engine::Stage> stage_;
+  std::string run_;
+  std::int64_t generation_ = 0;
+  std::deque<Work> forwards_;
+  std::deque<Backward> backwards_;
+  std::map<std::pair<std::int64_t, PassKey>, std::vector<c10::IValue>> inputs_;  // by generation
+  std::map<PassKey, Work> unfinished_;                                           // at the root
+  std::map<std::int64_t, std::map<std::string, std::vector<at::Tensor>>> tied_gradients_;
+  std::int64_t tied_through_ = 0;                     // passes that the copies' values have in them
+  std::map<std::string, std::int64_t> final_copies_;  // by home: the training that they end
+  std::deque<Call> pending_calls_;
+  std::int64_t learned_ = 0;  // training passes, all of the first
+  std::int64_t epoch_ = 0;
+  std::optional<Control> training_end_;  // the last one, at the root
+  std::set<std::int64_t> joined_;        // at the root: stages that take part in this generation
+  PassResult validation_;                // sums, at the root
+  PassLimit limit_;
+  Clock::time_point last_pass_;
+  Clock::time_point first_work_;
+  Clock::duration busy_{0};
+};
+
+}  // namespace ravnest::provider

@@ -1,0 +1,457 @@
+// What the loop does with a pass.
+
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/provider/stage_loop.h"
+#include "ravnest/provider/values.h"
+
+namespace ravnest::provider {
+
+namespace {
+
+// Messages may wait for room for ever: the passes in flight are bounded, and windows are larger. A
+// sender that blocks waits for a peer that is lost, and fails with it.
+using transport::kForEver;
+using transport::MessageKind;
+
+std::set<std::size_t> model_inputs(const std::vector<graph::Source>& sources) {
+  std::set<std::size_t> indices;
+  for (const graph::Source& source : sources) {
+    if (source.kind == graph::Source::Kind::kModel) {
+      indices.insert(source.index);
+    }
+  }
+  return indices;
+}
+
+}  // namespace
+
+// True where something was done.
+bool StageLoop::do_next() {
+  if (!backwards_.empty() && has_tied_gradients(backwards_.front().header.pass)) {
+    Backward backward = std::move(backwards_.front());
+    backwards_.pop_front();
+    do_backward(std::move(backward));
+    return true;
+  }
+  if (!forwards_.empty() && can_start(forwards_.front())) {
+    Work work = std::move(forwards_.front());
+    forwards_.pop_front();
+    begin(std::move(work));
+    return true;
+  }
+  return false;
+}
+
+bool StageLoop::can_start(const Work& work) const {
+  if (work.control) {
+    const bool is_end =
+        work.control->word == Word::kTrainingEnd || work.control->word == Word::kValidationEnd;
+    return !is_end || !options_.is_root() || unfinished_.empty();
+  }
+  if (!has_inputs(work.header) || is_limited(work)) {
+    return false;
+  }
+  if (options_.schedule == Schedule::kAsync) {
+    return true;
+  }
+  const bool has_copies =
+      outlets_.homes.empty() || !work.header.is_training() ||
+      tied_through_ >= work.header.pass -
+                           work.header.pass % static_cast<std::int64_t>(options_.update_frequency);
+  return has_copies && is_group_open(work.header.is_training() ? work.header.pass : -1);
+}
+
+bool StageLoop::has_final_copies(const Control& control) const {
+  return std::ranges::all_of(outlets_.homes, [&](const auto& home) {
+    const auto found = final_copies_.find(home.first);
+    return found != final_copies_.end() && found->second >= round_of(control);
+  });
+}
+
+bool StageLoop::is_limited(const Work& work) const {
+  if (work.control || !stage_) {
+    return false;
+  }
+  const std::size_t limit = options_.is_root() ? limit_.value() : options_.most_in_flight();
+  if (work.header.is_training()) {
+    return stage_->in_flight() >= limit;
+  }
+  return options_.is_root() && unfinished_.size() >= limit + options_.most_in_flight();
+}
+
+// In the synchronous schedule the root begins a pass when all of the update before it are done;
+// what is no training pass (-1) when there are none.
+bool StageLoop::is_group_open(std::int64_t pass) const {
+  if (!options_.is_root() || unfinished_.empty()) {
+    return true;
+  }
+  const auto first =
+      std::ranges::find_if(unfinished_, [](const auto& entry) { return entry.first.first; });
+  if (first == unfinished_.end()) {
+    return true;
+  }
+  const auto group = static_cast<std::int64_t>(options_.update_frequency);
+  return pass >= 0 && pass / group == first->first.second / group;
+}
+
+bool StageLoop::has_inputs(const PassHeader& header) const {
+  if (options_.is_root()) {
+    return true;
+  }
+  const auto& sources = header.is_training() ? options_.sources : options_.eval_sources;
+  const bool wants = std::ranges::any_of(sources, [](const graph::Source& source) {
+    return source.kind == graph::Source::Kind::kModel;
+  });
+  return !wants || inputs_.contains({header.generation, {header.is_training(), header.pass}});
+}
+
+bool StageLoop::has_tied_gradients(std::int64_t pass) const {
+  if (outlets_.copies.empty()) {
+    return true;
+  }
+  const auto found = tied_gradients_.find(pass);
+  return found != tied_gradients_.end() && found->second.size() == outlets_.copies.size();
+}
+
+void StageLoop::begin(Work work) {
+  if (work.control) {
+    do_control(*work.control);
+    return;
+  }
+  if (options_.is_root()) {
+    work.header.generation = generation_;
+    send_inputs(work);
+  } else if (!stage_ || work.header.generation != generation_) {
+    return;  // of an earlier generation
+  }
+  note_epoch(work.header);
+  const std::vector<c10::IValue> inputs = assemble(work);
+  if (options_.is_root()) {
+    const PassKey key{work.header.is_training(), work.header.pass};
+    const Work& kept = unfinished_[key] = std::move(work);
+    kept.header.is_training() ? do_forward(kept, inputs) : do_evaluate(kept, inputs);
+  } else {
+    work.header.is_training() ? do_forward(work, inputs) : do_evaluate(work, inputs);
+  }
+}
+
+// A pass that is sent again may belong to an epoch that was left before.
+void StageLoop::note_epoch(const PassHeader& header) {
+  if (!header.is_training()) {
+    return;
+  }
+  while (epoch_ < header.epoch) {
+    listener_.on_epoch(++epoch_);
+  }
+}
+
+void StageLoop::do_control(const Control& control) {
+  switch (control.word) {
+    case Word::kRun:
+      return start_run(control);
+    case Word::kValidationEnd: {
+      Control summed = control;
+      if (options_.is_root()) {
+        summed.numbers.insert(summed.numbers.end(), {bits_of(validation_.loss), validation_.correct,
+                                                     validation_.counted});
+        validation_ = {};
+      }
+      send_control(outlets_.next, summed);
+      return listener_.on_word(summed);
+    }
+    case Word::kTrainingEnd:
+      if (!stage_) {
+        return;  // of an earlier generation
+      }
+      training_end_ = control;
+      stage().flush();
+      send_tied_values(round_of(control));
+      send_control(outlets_.next, control);
+      return listener_.on_word(control);
+    default:
+      throw_invalid("[provider] an unexpected word came forward.");
+  }
+}
+
+void StageLoop::start_run(const Control& control) {
+  if (run_ != control.text) {
+    ReadyStage ready = listener_.prepare(control.text);
+    stage_ = std::move(ready.stage);
+    learned_ = ready.passes;
+    run_ = control.text;
+    epoch_ = ready.epoch;
+    tied_through_ = 0;
+  }
+  // Inputs of the new generation may be here already.
+  std::erase_if(inputs_, [&](const auto& entry) { return entry.first.first == generation_; });
+  generation_ = options_.is_root() ? generation_ + 1 : control.generation;
+  stage().drop_all();
+  backwards_.clear();
+  tied_gradients_.clear();
+  Control next = control;
+  next.generation = generation_;
+  send_control(outlets_.next, next);
+  send_tied_values();
+  joined_.clear();
+  send_hello(generation_);
+}
+
+// At the root, when a stage was started: whatever was on its way may be lost.
+void StageLoop::start_generation() {
+  joined_.clear();
+  std::deque<Work> again;
+  again.push_back({.header = {},
+                   .control = Control{.word = Word::kRun, .text = run_},
+                   .values = {},
+                   .credit = {}});
+  if (training_end_) {
+    again.push_back({.header = {}, .control = training_end_, .values = {}, .credit = {}});
+  }
+  // Training passes first: the results of others do not depend on the order.
+  for (const bool is_training : {true, false}) {
+    for (auto& [key, work] : unfinished_) {
+      if (key.first == is_training) {
+        again.push_back(std::move(work));
+      }
+    }
+  }
+  unfinished_.clear();
+  std::ranges::move(forwards_, std::back_inserter(again));
+  forwards_ = std::move(again);
+}
+
+std::vector<c10::IValue> StageLoop::assemble(const Work& work) {
+  const auto& sources = work.header.is_training() ? options_.sources : options_.eval_sources;
+  std::vector<c10::IValue> model;
+  std::map<std::size_t, std::size_t> place;  // of an input of the model
+  if (!options_.is_root()) {
+    for (const std::size_t index : model_inputs(sources)) {
+      place.emplace(index, place.size());
+    }
+    if (auto node = inputs_.extract(
+            {work.header.generation, {work.header.is_training(), work.header.pass}})) {
+      model = std::move(node.mapped());
+    }
+  }
+  std::vector<c10::IValue> inputs;
+  for (const graph::Source& source : sources) {
+    const bool is_previous = source.kind == graph::Source::Kind::kPrevious;
+    const bool from_work = is_previous || options_.is_root();
+    const std::size_t index = from_work ? source.index : place.at(source.index);
+    const std::vector<c10::IValue>& values = from_work ? work.values : model;
+    if (index >= values.size()) {
+      throw_invalid("[provider] pass ", work.header.pass, " has ", values.size(),
+                    is_previous ? " values from the stage before" : " inputs of the model",
+                    ", expected more than ", index, ".");
+    }
+    inputs.push_back(values[index]);
+  }
+  return inputs;
+}
+
+void StageLoop::send_inputs(const Work& work) {
+  for (const Outlets::Inputs& outlet : outlets_.inputs) {
+    const auto& wanted = work.header.is_training() ? outlet.training : outlet.evaluation;
+    if (wanted.empty()) {
+      continue;
+    }
+    std::vector<c10::IValue> values;
+    for (const std::size_t index : wanted) {
+      if (index >= work.values.size()) {
+        throw_invalid("[provider] expected more than ", index, " inputs of the model, got ",
+                      work.values.size(), ".");
+      }
+      values.push_back(work.values[index]);
+    }
+    transport::Message message = to_message(work.header, MessageKind::kForward);
+    pack(values, message);
+    outlet.to->send(message, kForEver);
+  }
+}
+
+void StageLoop::send_values(const PassHeader& header, const std::vector<c10::IValue>& values) {
+  transport::Message message = to_message(
+      header, header.is_training() ? MessageKind::kForward : MessageKind::kNoGradForward);
+  pack(values, message);
+  message.codec = options_.codec;
+  outlets_.next->send(message, kForEver);
+}
+
+void StageLoop::do_forward(const Work& work, const std::vector<c10::IValue>& inputs) {
+  const PassHeader header = work.header;
+  const std::vector<c10::IValue> outputs = stage().forward(header.pass, inputs);
+  if (options_.is_leaf()) {
+    do_leaf(header, outputs);
+  } else {
+    send_values(header, outputs);
+  }
+}
+
+void StageLoop::do_leaf(const PassHeader& header, const std::vector<c10::IValue>& outputs) {
+  PassResult result;
+  std::vector<at::Tensor> gradients(outputs.size());
+  if (auto graded = listener_.criterion(header, outputs)) {
+    result.loss = graded->loss;
+    gradients = std::move(graded->gradients);
+    if (header.weight != 1.0) {
+      for (at::Tensor& gradient : gradients) {
+        gradient = gradient.defined() ? gradient * header.weight : gradient;
+      }
+    }
+  } else {
+    if (outputs.empty() || !outputs[0].isTensor() || outputs[0].toTensor().numel() != 1) {
+      throw_invalid(
+          "[provider] expected a model whose first output is its loss: capture it with "
+          "loss=…, or give a criterion.");
+    }
+    const at::Tensor& loss = outputs[0].toTensor();
+    result.loss = loss.item<double>();
+    gradients[0] = at::scalar_tensor(header.weight, loss.options()).expand_as(loss);
+  }
+  finish_backward(header, result, gradients);
+}
+
+void StageLoop::do_evaluate(const Work& work, const std::vector<c10::IValue>& inputs) {
+  const PassHeader header = work.header;
+  std::vector<c10::IValue> outputs = stage().evaluate(inputs);
+  if (!options_.is_leaf()) {
+    send_values(header, outputs);
+    return;
+  }
+  PassResult result;
+  if (header.purpose == Purpose::kValidate) {
+    result = listener_.score(header, inputs, outputs);
+    outputs.clear();
+  }
+  if (options_.is_root()) {
+    finish_pass(header, result, std::move(outputs));
+    return;
+  }
+  transport::Message message = to_message(header, MessageKind::kResult);
+  add_result(result, message);
+  pack(outputs, message);
+  outlets_.results->send(message, kForEver);
+}
+
+void StageLoop::do_backward(Backward backward) {
+  if (backward.header.generation != generation_) {
+    return;
+  }
+  const bool counts = backward.header.pass >= learned_;
+  if (auto node = tied_gradients_.extract(backward.header.pass)) {
+    for (const Outlets::Tied& copies : outlets_.copies) {
+      const std::vector<at::Tensor>& given = node.mapped().at(copies.peer);
+      for (std::size_t i = 0; i < copies.names.size() && i < given.size(); ++i) {
+        if (counts && given[i].defined()) {
+          stage().add_gradient(copies.names[i], given[i]);
+        }
+      }
+    }
+  }
+  backward.credit.release();
+  finish_backward(backward.header, backward.result, backward.gradients);
+}
+
+void StageLoop::finish_backward(const PassHeader& header, const PassResult& result,
+                                const std::vector<at::Tensor>& gradients) {
+  const bool counts = header.pass >= learned_;
+  const std::uint64_t updates = stage().updates();
+  const std::vector<at::Tensor> found = stage().backward(header.pass, gradients, counts);
+  const bool is_update = stage().updates() != updates;
+  if (!options_.is_root()) {
+    std::size_t outputs = 0;
+    for (const graph::Source& source : options_.sources) {
+      outputs = source.kind == graph::Source::Kind::kPrevious ? std::max(outputs, source.index + 1)
+                                                              : outputs;
+    }
+    std::vector<at::Tensor> ours(outputs);
+    for (std::size_t i = 0; i < options_.sources.size(); ++i) {
+      if (options_.sources[i].kind == graph::Source::Kind::kPrevious) {
+        ours[options_.sources[i].index] = found[i];
+      }
+    }
+    transport::Message message = to_message(header, MessageKind::kBackward);
+    add_result(result, message);
+    pack_tensors(ours, message);
+    message.codec = options_.codec;
+    outlets_.previous->send(message, kForEver);
+  }
+  send_tied_gradients(header);
+  if (counts) {
+    learned_ = header.pass + 1;
+  }
+  if (is_update) {
+    send_tied_values();
+  }
+  if (counts) {
+    listener_.on_learned(header, result, is_update);
+  }
+  if (options_.is_root()) {
+    const auto now = Clock::now();
+    limit_.on_pass(now - std::exchange(last_pass_, now));
+    finish_pass(header, result, {});
+  }
+}
+
+void StageLoop::finish_pass(const PassHeader& header, const PassResult& result,
+                            std::vector<c10::IValue> outputs) {
+  if (unfinished_.erase({header.is_training(), header.pass}) == 0) {
+    return;  // a result that came twice
+  }
+  if (header.purpose == Purpose::kValidate) {
+    validation_.loss += result.loss * static_cast<double>(header.samples);
+    validation_.correct += result.correct;
+    validation_.counted += result.counted;
+  }
+  listener_.on_done(header, result, std::move(outputs));
+}
+
+void StageLoop::send_tied_values(std::int64_t final_round) {
+  for (const Outlets::Tied& copies : outlets_.copies) {
+    transport::Message message;
+    message.kind = MessageKind::kForward;
+    message.pass = learned_;
+    message.fields = {final_round};
+    std::vector<at::Tensor> values;
+    for (const std::string& name : copies.names) {
+      // A copy, since the next update may change it in place before it has left.
+      values.push_back(stage().weights().current()->weights.at(name).detach().clone());
+    }
+    pack_tensors(values, message);
+    copies.to->send(message, kForEver);
+  }
+}
+
+void StageLoop::send_tied_gradients(const PassHeader& header) {
+  if (outlets_.homes.empty()) {
+    return;
+  }
+  const auto gradients = stage().take_copy_gradients();
+  for (const auto& [home, tied] : outlets_.homes) {
+    transport::Message message;
+    message.kind = MessageKind::kBackward;
+    message.pass = header.pass;
+    message.epoch = header.generation;
+    std::vector<at::Tensor> ours;
+    for (const std::string& name : tied.names) {
+      const auto found = gradients.find(name);
+      ours.push_back(found == gradients.end() ? at::Tensor() : found->second);
+    }
+    pack_tensors(ours, message);
+    tied.to->send(message, kForEver);
+  }
+}
+
+void StageLoop::send_control(transport::Sender* to, const Control& control) const {
+  if (to != nullptr) {
+    to->send(to_message(control), kForEver);
+  }
+}
+
+}  // namespace ravnest::provider

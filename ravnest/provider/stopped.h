@@ -1,0 +1,24 @@
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace ravnest::provider {
+
+// Somebody ended the run: another provider, the requester, or a signal.
+class StoppedRun : public std::runtime_error {
+ public:
+  StoppedRun(int exit_code, const std::string& reason)
+      : std::runtime_error(reason), exit_code_(exit_code) {}
+
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+// What an exception says, in one line.
+std::string text_of(const std::exception_ptr& error);
+
+}  // namespace ravnest::provider

@@ -1,0 +1,259 @@
+#include "ravnest/provider/provider.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "ravnest/base/error.h"
+#include "ravnest/package/trained.h"
+#include "ravnest/provider/stopped.h"
+#include "tests/provider/cluster.h"
+
+namespace ravnest::provider {
+namespace {
+
+constexpr Milliseconds kLong{20'000};
+
+// The same training in one process, with plain autograd.
+std::vector<double> losses_of_one_process(const graph::Program& program,
+                                          const std::vector<Batch>& batches,
+                                          std::size_t accumulate = 1) {
+  engine::BoundProgram model(program);
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto outputs = model.run({batches[i].x, batches[i].t}, engine::Mode::kTrain);
+    losses.push_back(outputs[0].toTensor().item<double>());
+    (outputs[0].toTensor() / static_cast<double>(accumulate)).backward();
+    if ((i + 1) % accumulate != 0) {
+      continue;
+    }
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : model.weights()) {
+      if (tensor.requires_grad()) {
+        at::Tensor(tensor).sub_(tensor.grad(), 0.05);
+        tensor.mutable_grad().reset();
+      }
+    }
+  }
+  return losses;
+}
+
+void expect_near(const std::vector<double>& found, const std::vector<double>& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], wanted[i], 1e-5 * std::max(1.0, std::abs(wanted[i]))) << "loss " << i;
+  }
+}
+
+using Cuts = std::vector<std::size_t>;
+class Synchronous : public testing::TestWithParam<Cuts> {};
+
+TEST_P(Synchronous, LearnsLikeOneProcess) {
+  TestCluster cluster(GetParam(), {.schedule = Schedule::kSync});
+  cluster.start_all();
+  const auto batches = make_batches(50);
+  cluster.train(batches);
+  cluster.end_training();
+  cluster.close();
+  expect_near(cluster.losses(), losses_of_one_process(cluster.program(), batches));
+}
+
+TEST_P(Synchronous, AccumulatesMicroBatches) {
+  TestCluster cluster(GetParam(), {.schedule = Schedule::kSync, .update_frequency = 4});
+  cluster.start_all();
+  const auto batches = make_batches(24);
+  cluster.train(batches);
+  cluster.end_training();
+  cluster.close();
+  expect_near(cluster.losses(), losses_of_one_process(cluster.program(), batches, 4));
+}
+
+TEST_P(Synchronous, RecomputesTheSame) {
+  TestCluster cluster(GetParam(),
+                      {.schedule = Schedule::kSync, .memory = engine::PassMemory::kRecompute});
+  cluster.start_all();
+  const auto batches = make_batches(20);
+  cluster.train(batches);
+  cluster.end_training();
+  cluster.close();
+  expect_near(cluster.losses(), losses_of_one_process(cluster.program(), batches));
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Synchronous,
+                         testing::Values(Cuts{}, Cuts{3}, Cuts{1, 4}, Cuts{1, 2, 3, 5}));
+
+TEST(Asynchronous, LearnsWithDelaysWithinTheBound) {
+  TestCluster cluster({2, 4});
+  cluster.start_all();
+  const auto batches = make_batches(64);
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    cluster.train(batches, epoch);
+  }
+  cluster.end_training();
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    const auto status = cluster.at(stage).status();
+    EXPECT_EQ(status.passes, 256);
+    EXPECT_EQ(status.epoch, 3);
+    EXPECT_EQ(status.loop.updates, 256U);
+    EXPECT_LT(status.loop.max_delay, 2 * (cluster.size() - stage));
+  }
+  EXPECT_EQ(cluster.leaf().status().loop.max_delay, 0U);
+  cluster.close();
+  const auto losses = cluster.losses();
+  ASSERT_EQ(losses.size(), 256U);
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+TEST(Provider, KeepsTiedWeightsEqual) {
+  TestCluster cluster({2, 4});
+  cluster.start_all();
+  cluster.train(make_batches(20));
+  cluster.end_training();
+  const at::Tensor home = cluster.root().weights().at("a");
+  EXPECT_TRUE(home.equal(cluster.leaf().weights().at("a")));
+  EXPECT_FALSE(home.equal(engine::BoundProgram(cluster.program()).weight("a")));
+  cluster.close();
+}
+
+TEST(Provider, PredictsAndValidatesWithTheTrainedWeights) {
+  TestCluster cluster({2, 4});
+  cluster.start_all();
+  const auto batches = make_batches(8);
+  cluster.train(batches);
+  cluster.end_training();
+  engine::BoundProgram whole(cluster.program());
+  for (std::size_t stage = cluster.size(); stage-- > 0;) {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : cluster.at(stage).weights()) {
+      at::Tensor(whole.weight(name)).copy_(tensor);  // a home after its copies
+    }
+  }
+  ASSERT_TRUE(cluster.root().submit({.purpose = Purpose::kPredict, .samples = 8},
+                                    {batches[0].x, batches[0].t}, kLong));
+  const auto predicted = cluster.root().take_prediction(kLong);
+  ASSERT_TRUE(predicted);
+  const auto wanted = whole.run({batches[0].x, batches[0].t}, engine::Mode::kEval);
+  EXPECT_TRUE((*predicted)[1].toTensor().equal(wanted[1].toTensor()));
+
+  ASSERT_TRUE(cluster.root().submit({.purpose = Purpose::kValidate, .samples = 8},
+                                    {batches[0].x, batches[0].t}, kLong));
+  cluster.root().end_validation();
+  ASSERT_EQ(cluster.leaf().wait_for_validation(0, kLong), 1);
+  const PassResult sums = cluster.root().last_validation();
+  EXPECT_NEAR(sums.loss, 8 * wanted[0].toTensor().item<double>(), 1e-5);
+  EXPECT_EQ(sums.counted, 8);
+  cluster.close();
+}
+
+TEST(Provider, EndsByItselfWhenTheRootLeaves) {
+  TestCluster cluster({2, 4});
+  cluster.start_all();
+  cluster.train(make_batches(4));
+  cluster.end_training();
+  cluster.root().close(Milliseconds(5000));
+  cluster.leaf().wait_for_training(5, kLong);  // returns because the run is over
+  EXPECT_TRUE(cluster.leaf().is_over());
+  cluster.close();
+}
+
+TEST(Provider, StopsEverywhereWhenOneIsStopped) {
+  TestCluster cluster({2, 4}, {.save = true});
+  cluster.start_all();
+  cluster.train(make_batches(4));
+  cluster.root().wait_until_idle(kLong);
+  cluster.at(1).stop(130, "node_1 was interrupted");
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    try {
+      cluster.at(stage).wait_for_training(0, kLong);
+      FAIL() << "stage " << stage << " went on";
+    } catch (const StoppedRun& stopped) {
+      EXPECT_EQ(stopped.exit_code(), 130);
+      EXPECT_STREQ(stopped.what(), "node_1 was interrupted");
+    }
+    EXPECT_TRUE(
+        std::filesystem::exists(package::trained_file(cluster.folder(), cluster.at(stage).node())));
+  }
+}
+
+TEST(Provider, RefusesAPortThatIsTaken) {
+  TestCluster cluster({2, 4});
+  cluster.start(1);
+  TestCluster* const same = &cluster;
+  try {
+    Provider second({.node_data = same->folder(),
+                     .name = "node_1",
+                     .make_rule = [] { return make_native_rule({}); }},
+                    {});
+    FAIL() << "took a port twice";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(cluster.at(1).node().address), std::string::npos)
+        << error.what();
+  }
+}
+
+class Restart : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Restart, GoesOnFromTheLastCheckpoint) {
+  TestCluster cluster({2, 4}, {.checkpoint_every = 10});
+  cluster.start_all();
+  const auto batches = make_batches(40);
+  cluster.train(batches);
+  cluster.root().wait_until_idle(kLong);
+  cluster.kill(GetParam());
+  cluster.start(GetParam());
+  if (GetParam() == 0) {
+    cluster.train(batches);  // a script that is started again begins at its beginning
+  }
+  cluster.train(batches);
+  cluster.end_training();
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    EXPECT_EQ(cluster.at(stage).status().passes, 80);
+  }
+  const auto restarted = cluster.at(GetParam()).status();
+  EXPECT_GE(restarted.resumed, 10);
+  EXPECT_LE(restarted.loop.updates, 80U - 10U);
+  cluster.close();
+  EXPECT_EQ(cluster.losses().size(), 80U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Restart, testing::Values(0U, 1U, 2U));
+
+TEST(Provider, SendsPassesInFlightAgainWhenAStageIsLost) {
+  TestCluster cluster({2, 4});
+  cluster.start(0);
+  cluster.start(2);
+  const auto batches = make_batches(12);
+  std::thread feeding([&] { cluster.train(batches); });  // waits for node_1
+  cluster.start(1);
+  feeding.join();
+  cluster.kill(1);
+  cluster.start(1);
+  cluster.end_training();
+  for (const std::size_t stage : {0U, 2U}) {
+    EXPECT_EQ(cluster.at(stage).status().loop.updates, 12U);
+  }
+  EXPECT_EQ(cluster.at(1).status().passes, 12);
+  cluster.close();
+  EXPECT_EQ(cluster.losses().size(), 12U);
+}
+
+TEST(Provider, LearnsThroughANarrowCodec) {
+  TestCluster cluster({3}, {.codec = "int8"});
+  cluster.start_all();
+  const auto batches = make_batches(64);
+  cluster.train(batches);
+  cluster.end_training();
+  cluster.close();
+  const auto losses = cluster.losses();
+  EXPECT_LT(losses.back(), 0.8 * losses.front());
+}
+
+TEST(Provider, EndsWithTheErrorOfItsModel) {
+  TestCluster cluster({2, 4});
+  cluster.start_all();
+  ASSERT_TRUE(cluster.root().submit({.samples = 8}, {at::ones({8, 5}), at::ones({8, 4})}, kLong));
+  EXPECT_ANY_THROW(cluster.root().wait_until_idle(kLong));
+  EXPECT_ANY_THROW(cluster.leaf().wait_for_training(0, kLong));
+}
+
+}  // namespace
+}  // namespace ravnest::provider

@@ -1,0 +1,571 @@
+"""Node: what it refuses, and that its stages learn what one process would."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+import zoo
+from local_cluster import Cluster, free_ports, plan, write_pool
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
+
+import ravnest
+from ravnest import Node
+from ravnest.leaf import DataMismatchError, Leaf, count_correct
+from ravnest.optim import Rule
+
+UPDATES = 50
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def make_cnn():
+    return without_dropout(zoo.CNN_Net())
+
+
+def make_gpt():
+    return zoo.GPT(zoo.GPTConfig(vocab=40, seq=8, layers=3, heads=2, width=16))
+
+
+def make_unet():
+    return zoo.UNet(width=4, depth=2)
+
+
+def make_mlp():
+    return nn.Sequential(
+        nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)
+    )
+
+
+def class_loss(output, batch):
+    return F.cross_entropy(output, batch[1])
+
+
+def token_loss(output, batch):
+    return F.cross_entropy(output.flatten(0, 1), batch[1].flatten())
+
+
+MODELS = {
+    "cnn": (
+        make_cnn,
+        lambda n: torch.randn(n, 1, 8, 8),
+        lambda n: torch.randint(10, (n,)),
+        class_loss,
+    ),
+    "gpt": (
+        make_gpt,
+        lambda n: torch.randint(40, (n, 8)),
+        lambda n: torch.randint(40, (n, 8)),
+        token_loss,
+    ),
+    "unet": (
+        make_unet,
+        lambda n: torch.randn(n, 3, 8, 8),
+        lambda n: torch.randint(2, (n, 8, 8)),
+        class_loss,
+    ),
+    "mlp": (make_mlp, lambda n: torch.randn(n, 6), lambda n: torch.randint(3, (n,)), class_loss),
+}
+
+
+class Task:
+    """A model and its data, the same each time."""
+
+    def __init__(self, name, batch=4, batches=UPDATES):
+        make, inputs, targets, self.loss = MODELS[name]
+        torch.manual_seed(0)
+        self.model = make()
+        self.data = TensorDataset(inputs(batch * batches), targets(batch * batches))
+        self.batch = batch
+
+    def loader(self, _=None):
+        return DataLoader(self.data, batch_size=self.batch)
+
+    def shuffling_loader(self, _=None):
+        generator = torch.Generator().manual_seed(3)
+        return DataLoader(self.data, batch_size=self.batch, shuffle=True, generator=generator)
+
+    def plan(self, folder, nodes):
+        return plan(
+            folder, copy.deepcopy(self.model), (self.data.tensors[0][: self.batch],), nodes=nodes
+        )
+
+    def eager_losses(self, optimizer, params, scheduler=None, per_update=False, epochs=1, every=1):
+        model = copy.deepcopy(self.model).train()
+        stepper = optimizer(model.parameters(), **params)
+        scheduler = scheduler(stepper) if scheduler else None
+        losses = []
+        for epoch in range(epochs):
+            if scheduler and not per_update and epoch > 0:
+                scheduler.step()
+            for number, batch in enumerate(self.loader()):
+                loss = self.loss(model(batch[0]), batch)
+                (loss / every).backward()
+                losses.append(loss.item())
+                if (number + 1) % every == 0:
+                    stepper.step()
+                    stepper.zero_grad()
+                    if scheduler and per_update:
+                        scheduler.step()
+        return losses
+
+
+def assert_close(found, wanted, tolerance=1e-5):
+    assert len(found) == len(wanted)
+    worst = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
+    assert worst <= tolerance, f"losses differ by {worst}"
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["cnn", "gpt", "unet"])
+def test_sync_losses_are_those_of_one_process(tmp_path, name, stages):
+    task = Task(name, batch=16)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, stages),
+        schedule="sync",
+        optimizer=torch.optim.SGD,
+        optimizer_params={"lr": 0.01, "momentum": 0.9},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    cluster.train(task.loader)
+    assert not cluster.errors
+    wanted = task.eager_losses(torch.optim.SGD, {"lr": 0.01, "momentum": 0.9})
+    assert_close(cluster.losses(), wanted)
+
+
+class SignDescent(torch.optim.Optimizer):
+    """An optimizer that nobody else has: tensors and numbers in its state."""
+
+    def __init__(self, params, lr=0.01, momentum=0.5):
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                state["steps"] = state.get("steps", 0) + 1
+                average = state.setdefault("average", torch.zeros_like(parameter))
+                average.mul_(group["momentum"]).add_(parameter.grad)
+                parameter.sub_(average.sign(), alpha=group["lr"] / state["steps"])
+
+
+def warmup(optimizer, steps):
+    """A function that makes a scheduler, as transformers has them."""
+    return lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / steps))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "params", "scheduler", "scheduler_params", "per_update"),
+    [
+        (
+            torch.optim.Adam,
+            {"lr": 0.01},
+            lr_scheduler.StepLR,
+            {"step_size": 1, "gamma": 0.5},
+            False,
+        ),
+        (torch.optim.Adam, {"lr": 0.01}, warmup, {"steps": 20}, True),
+        (SignDescent, {"lr": 0.02}, None, {}, False),
+        (SignDescent, {"lr": 0.02}, lr_scheduler.ExponentialLR, {"gamma": 0.9}, True),
+        (torch.optim.Rprop, {"lr": 0.001}, lr_scheduler.LinearLR, {}, False),
+    ],
+    ids=[
+        "native",
+        "python-scheduler",
+        "own-optimizer",
+        "own-optimizer-scheduled",
+        "other-of-torch",
+    ],
+)
+def test_optimizers_and_schedulers(
+    tmp_path, optimizer, params, scheduler, scheduler_params, per_update
+):
+    task = Task("mlp", batches=10)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer=optimizer,
+        optimizer_params=params,
+        lr_scheduler=scheduler,
+        lr_scheduler_params=scheduler_params,
+        lr_step_on_epoch_change=not per_update,
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    cluster.train(task.loader, epochs=3)
+    assert not cluster.errors
+    make = scheduler and (lambda made: scheduler(made, **scheduler_params))
+    assert_close(cluster.losses(), task.eager_losses(optimizer, params, make, per_update, epochs=3))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scheduler", "params"),
+    [
+        (SignDescent, None, {}),
+        (torch.optim.Rprop, lr_scheduler.LinearLR, {}),
+        (torch.optim.Adam, warmup, {"steps": 7}),
+        (torch.optim.SGD, lr_scheduler.ReduceLROnPlateau, {"patience": 0}),
+        (
+            torch.optim.Adafactor,
+            lr_scheduler.CyclicLR,
+            {"base_lr": 0.1, "max_lr": 0.2, "cycle_momentum": False},
+        ),
+    ],
+)
+def test_the_state_of_an_optimizer_in_python_goes_into_tensors_and_text(
+    optimizer, scheduler, params
+):
+    def make():
+        rule = Rule(optimizer, {"lr": 0.1}, max_norm=2.0, warmup_updates=5)
+        rule.schedule(scheduler, params, step_on_epoch=False)
+        values = {
+            "b": torch.linspace(0, 1, 6).reshape(2, 3),
+            "a": torch.ones(3),
+            "still": torch.ones(1),
+        }
+        rule._native = None  # whatever could be native
+        return rule.make(), values
+
+    def work(rule, values, steps):
+        for step in steps:
+            rule.note_loss(float(step))
+            gradients = {name: torch.full_like(values[name], 0.1 * step) for name in ("a", "b")}
+            rule.step(values, gradients, delay=2)
+
+    whole, wanted = make()
+    work(whole, wanted, range(12))
+    first, values = make()
+    work(first, values, range(6))
+    tensors, texts = first.state()
+    assert all(isinstance(text, str) for text in texts.values())
+    second, _ = make()
+    second.load_state({k: v.clone() for k, v in tensors.items()}, texts, values)
+    assert second.rate() == first.rate()
+    work(second, values, range(6, 12))
+    for name, value in wanted.items():
+        assert torch.equal(values[name], value), name
+    with pytest.raises(ValueError, match="got one of another"):
+        second.load_state({}, {}, values)
+
+
+def test_gradients_of_several_batches_make_an_update(tmp_path):
+    task = Task("mlp", batches=12)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer="sgd",
+        optimizer_params={"lr": 0.1},
+        update_frequency=4,
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    cluster.train(task.loader)
+    assert_close(cluster.losses(), task.eager_losses(torch.optim.SGD, {"lr": 0.1}, every=4))
+
+
+def test_a_scheduler_that_follows_the_loss(tmp_path):
+    task = Task("mlp", batches=5)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer=torch.optim.SGD,
+        optimizer_params={"lr": 0.0},
+        lr_scheduler=lr_scheduler.ReduceLROnPlateau,
+        lr_scheduler_params={"patience": 0, "factor": 0.5, "mode": "min"},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    rule = cluster.root.rule
+    cluster.train(task.loader, epochs=4)
+    assert not cluster.errors
+    assert len(rule._made._told) == 3, "a step between two epochs"
+    assert rule._made._told[0] == pytest.approx(sum(cluster.losses()[:5]) / 5)
+
+
+def test_async_learns(tmp_path):
+    task = Task("mlp", batch=16, batches=20)
+    inputs, targets = task.data.tensors
+    targets.copy_(inputs[:, :3].argmax(1))
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 3),
+        optimizer=torch.optim.Adam,
+        optimizer_params={"lr": 0.01},
+        criterion=task.loss,
+        labels=task.shuffling_loader,
+        test_labels=task.loader,
+    )
+    accuracy = cluster.train(
+        task.shuffling_loader,
+        epochs=12,
+        val_loader=task.loader(),
+        val_freq=0,
+        then=lambda trainer: trainer.evaluate(),
+    )
+    assert not cluster.errors
+    assert accuracy > 90, cluster.losses()[-5:]
+    delays = [node.status["max_delay"] for node in cluster.nodes]
+    assert max(delays) <= 2 * 3, "as many as passes may be in flight"
+
+
+@pytest.mark.parametrize("schedule", ["sync", "async"])
+def test_one_node_shuffles_its_labels_as_its_inputs(tmp_path, schedule):
+    """The root's loader and the leaf's are the same object here."""
+    task = Task("mlp", batches=8)
+    loader = task.shuffling_loader()
+    seen = []
+
+    def criterion(output, batch):
+        seen.append(batch[0])
+        return task.loss(output, batch)
+
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 1),
+        schedule=schedule,
+        optimizer="sgd",
+        criterion=criterion,
+        labels=lambda name: loader,
+    )
+    cluster.train(lambda: loader, epochs=2)
+    assert not cluster.errors
+    again = task.shuffling_loader()
+    wanted = [batch[0] for _ in range(2) for batch in again]
+    assert all(torch.equal(a, b) for a, b in zip(seen, wanted, strict=True))
+
+
+class Elsewhere(nn.Module):
+    """A module in place of the stored sub-model."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(()))
+
+    def forward(self, *inputs):
+        return inputs[0][:, :3] * self.scale
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x, x
+
+
+def test_a_module_in_place_of_the_stored_sub_model(tmp_path):
+    task = Task("mlp", batches=3)
+    (name,) = task.plan(tmp_path, 1)
+    outputs = []
+
+    def criterion(output, batch):
+        outputs.append(output.detach().clone())
+        return task.loss(output, batch)
+
+    cluster = Cluster(
+        tmp_path,
+        [name],
+        model=Elsewhere(),
+        optimizer="sgd",
+        criterion=criterion,
+        labels=task.loader,
+    )
+    state = cluster.train(task.loader, then=lambda trainer: trainer.node.state_dict())
+    assert not cluster.errors
+    assert outputs[0].abs().sum() == 0, "the scale begins at zero"
+    assert set(state) == {"scale"}
+    with pytest.raises(ValueError, match="outputs of node_0's sub-model"):
+        Node(
+            name=name,
+            model=Twice(),
+            optimizer="sgd",
+            criterion=criterion,
+            labels=task.loader(),
+            node_data=tmp_path / "node_data",
+        )
+
+
+@pytest.fixture(scope="module")
+def one_stage(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one_stage")
+    Task("mlp").plan(folder, 1)
+    return folder / "node_data"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"name": None}, ValueError, "name such as 'node_0'"),
+        ({"name": "node_7"}, ValueError, "node_7"),
+        ({"optimizer": None}, ValueError, "expected optimizer to be a class"),
+        ({"optimizer": "adamm"}, ValueError, "adamm"),
+        ({"optimizer": torch.optim.Adam, "optimizer_params": {"rate": 1}}, TypeError, "rate"),
+        ({"criterion": None}, ValueError, "is the leaf and needs criterion"),
+        ({"labels": None}, ValueError, "is the leaf and needs labels"),
+        ({"labels": 5}, ValueError, "expected labels to be a DataLoader or a tensor, got int"),
+        ({"update_frequency": 0}, ValueError, "update_frequency"),
+        ({"reduce_factor": 0}, ValueError, "reduce_factor"),
+        ({"lr_scheduler": 3}, ValueError, "expected lr_scheduler to be a class"),
+        ({"log_level": "loud"}, ValueError, "log_level"),
+        ({"batchsize": 3}, TypeError, "batchsize"),
+    ],
+)
+def test_what_a_node_refuses(one_stage, options, error, words):
+    good = {"name": "node_0", "optimizer": "sgd", "criterion": class_loss, "labels": [1, 2]}
+    with pytest.raises(error, match=words):
+        Node(**{**good, "node_data": one_stage, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"schedule": "later"}, "async or sync"),
+        ({"memory": "none"}, "stash or recompute"),
+        ({"codec": "zip"}, "zip"),
+    ],
+)
+def test_what_it_refuses_when_it_starts(one_stage, options, words):
+    node = Node(
+        "node_0", optimizer="sgd", criterion=class_loss, labels=[1], node_data=one_stage, **options
+    )
+    with pytest.raises(ValueError, match=words):
+        node.start()
+
+
+def test_a_port_that_is_taken_is_named(one_stage):
+    def make():
+        return Node(
+            "node_0",
+            optimizer="sgd",
+            criterion=class_loss,
+            labels=[1],
+            node_data=one_stage,
+            quiet=True,
+        )
+
+    with make() as first:
+        port = first._config["address"].rsplit(":")[1]
+        with pytest.raises(ravnest.Error, match=port):
+            make().start()
+    with make():
+        pass  # it is free again
+
+
+def test_where_there_is_no_plan(tmp_path):
+    write_pool(tmp_path, 1)
+    with pytest.raises(ValueError, match="node_data"):
+        Node("node_0", optimizer="sgd", node_data=tmp_path / "node_data")
+    assert len(set(free_ports(3))) == 3
+
+
+def header(number, samples, epoch=0, part=0):
+    return number, epoch, samples, part
+
+
+def make_leaf(labels, tests=None, criterion=lambda output, batch: output[0].sum()):
+    return Leaf(criterion, labels, tests, keep=4, device=torch.device("cpu"))
+
+
+def test_labels_of_a_pass_that_comes_again_are_the_same():
+    seen = []
+    loader = DataLoader(torch.arange(40), batch_size=4, shuffle=True)
+    leaf = make_leaf(loader, criterion=lambda output, batch: seen.append(batch) or output[0].sum())
+    for number in (0, 1, 2, 3, 1, 2, 3, 4):
+        leaf.grade(header(number, 4), [torch.zeros(4, requires_grad=True)])
+    assert torch.equal(seen[1], seen[4]) and torch.equal(seen[3], seen[6])
+    assert not torch.equal(seen[0], seen[1])
+    with pytest.raises(DataMismatchError, match="let go"):
+        leaf.grade(header(0, 4), [torch.zeros(4, requires_grad=True)])
+
+
+def test_a_leaf_that_starts_in_mid_run_winds_forward():
+    seen = []
+    criterion = lambda output, batch: seen.append(batch.tolist()) or output[0].sum()  # noqa: E731
+    for labels in (torch.arange(10), DataLoader(torch.arange(10), batch_size=4)):
+        leaf = make_leaf(labels, criterion=criterion)
+        leaf.grade(header(4, 4, epoch=1), [torch.zeros(4, requires_grad=True)])
+        leaf.grade(header(5, 2, epoch=1), [torch.zeros(2, requires_grad=True)])
+        leaf.grade(header(6, 4, epoch=2), [torch.zeros(4, requires_grad=True)])
+    assert seen == [[4, 5, 6, 7], [8, 9], [0, 1, 2, 3]] * 2
+
+
+def test_batches_that_disagree_are_told_apart():
+    leaf = make_leaf(DataLoader(torch.arange(10), batch_size=4))
+    with pytest.raises(DataMismatchError, match="batch 0 has 5 samples at the root, but 4 in the"):
+        leaf.grade(header(0, 5), [torch.zeros(5, requires_grad=True)])
+    with pytest.raises(DataMismatchError, match="root's epoch 1, but in epoch 2 of the leaf's"):
+        leaf.grade(header(3, 4), [torch.zeros(4, requires_grad=True)])
+    with pytest.raises(DataMismatchError, match=r"test_labels=…"):
+        leaf.score(header(0, 4), [torch.zeros(4, 2)])
+    leaf = make_leaf([1], tests=[torch.arange(4)])
+    with pytest.raises(DataMismatchError, match="more batches than the 1 of"):
+        leaf.score(header(1, 4, part=1), [torch.zeros(4, 2)])
+
+
+def test_gradients_of_outputs():
+    def criterion(output, batch):
+        return (output[0] * batch).sum()
+
+    leaf = make_leaf([torch.tensor([1.0, 2.0])], criterion=criterion)
+    outputs = [
+        torch.ones(2, requires_grad=True),
+        torch.ones(2, requires_grad=True),
+        torch.ones(2),
+        7,
+    ]
+    loss, gradients = leaf.grade(header(0, 2), outputs)
+    assert loss == 3.0
+    assert gradients[0].tolist() == [1.0, 2.0]
+    assert gradients[1:] == [None, None, None]
+    with pytest.raises(ValueError, match="a tensor of one number, got a float"):
+        make_leaf([torch.ones(2)], criterion=lambda output, batch: 0.5).grade(header(0, 2), outputs)
+
+
+SCORES = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])
+
+
+@pytest.mark.parametrize(
+    ("output", "batch", "wanted"),
+    [
+        (SCORES, torch.tensor([0, 1, 1, 0]), (3, 4)),
+        (SCORES, (torch.zeros(4, 9), torch.tensor([0, 1, 2, 0])), (4, 4)),
+        (SCORES, [torch.zeros(4, 9), F.one_hot(torch.tensor([0, 1, 0, 0]), 3).float()], (3, 4)),
+        (SCORES, torch.tensor([[0], [1], [2], [2]]), (3, 4)),
+        (SCORES, torch.tensor([0.0, 1.0, 2.0, 0.0]), (4, 4)),
+        ((SCORES, SCORES.flip(0)), torch.tensor([0, 1, 2, 0]), (4, 4)),
+        (
+            {"loss": torch.zeros(()), "logits": SCORES},
+            {"labels": torch.tensor([0, 1, 2, 0])},
+            (4, 4),
+        ),
+        (SCORES.t()[None].expand(2, 3, 4), torch.tensor([[0, 1, 2, 0]] * 2), (8, 8)),
+        (torch.zeros(4, 1), torch.zeros(4, 1), (0, 0)),
+        (torch.zeros(4), torch.zeros(4), (0, 0)),
+    ],
+    ids=[
+        "indices",
+        "last",
+        "one-hot",
+        "column",
+        "floats",
+        "first",
+        "logits",
+        "images",
+        "regression",
+        "flat",
+    ],
+)
+def test_accuracy(output, batch, wanted):
+    assert count_correct(output, batch) == wanted
