@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(find ravnest python/src tests -name '*.cpp' -o -name '*.h' | sort)
+mapfile -t sources < <(find ravnest python/src tests benchmarks -name '*.cpp' -o -name '*.h' | sort)
 python_files=(python tests benchmarks examples scripts)
 
 if [[ ${1:-} == --fix ]]; then
@@ -35,7 +35,7 @@ check clang-format clang-format-19 --dry-run -Werror "${sources[@]}"
 check "ruff check" .venv/bin/ruff check --quiet "${python_files[@]}"
 check "ruff format" .venv/bin/ruff format --quiet --check "${python_files[@]}"
 check "clang-tidy" tidy build/asan 'ravnest/'
-check "clang-tidy, names in tests" tidy build/asan 'tests/' "$names"
+check "clang-tidy, names in tests" tidy build/asan '(tests|benchmarks)/' "$names"
 check "clang-tidy, names in torch users" \
   tidy build/release '(ravnest/(engine|cli)|python/src|tests/engine)/' "$names" --extra-arg=-w
 exit $failed

@@ -75,7 +75,7 @@ struct TransportOptions {
   Limits limits;
   Window window;
   Timeouts timeouts;
-  std::size_t largest_chunk = std::size_t{256} << 10;  // of tensors, in one frame
+  std::size_t largest_chunk = std::size_t{512} << 10;  // of tensors, in one frame
   // Called on the transport's loop thread, one after the other; should not block.
   std::function<void(const Notice&)> on_notice;
   // Asked before every heartbeat: false withholds it, so that a node whose compute loop hangs is

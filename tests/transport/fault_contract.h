@@ -110,6 +110,25 @@ TYPED_TEST_P(FaultContract, SendsAgainOnceWhatWasLost) {
   EXPECT_EQ(receiver->state().messages, 2U);
 }
 
+TYPED_TEST_P(FaultContract, TellsAtOnceWhatWasTakenWhileNobodyWasConnected) {
+  TransportOptions options = this->quick();
+  options.timeouts.heartbeat = 2 * kPatience;  // its ack would come too late
+  options.timeouts.lost_after = 4 * kPatience;
+  TestNode a(this->world_, "node_0", options);
+  TestNode b(this->world_, "node_1", options);
+  Inbox inbox;
+  const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
+  const auto sender = a.transport->open(b.peer(), "forward");
+  sender->send(numbered(1), kPatience);
+  auto held = inbox.take(kPatience);
+  a.faults->partition("node_1");
+  EXPECT_TRUE(b.wait_for(NoticeKind::kLost, "node_0"));
+  held.reset();
+  a.faults->heal("node_1");
+  sender->flush(kPatience);
+  EXPECT_EQ(sender->state().resent, 0U);
+}
+
 TYPED_TEST_P(FaultContract, DropsWhatComesTwice) {
   TestNode a(this->world_, "node_0", this->quick());
   TestNode b(this->world_, "node_1", this->quick());
@@ -128,8 +147,8 @@ TYPED_TEST_P(FaultContract, DropsWhatComesTwice) {
 
 TYPED_TEST_P(FaultContract, APeerThatDiesIsNamedAndMayComeBack) {
   TestNode a(this->world_, "node_0", this->quick());
-  auto b = std::make_unique<TestNode>(this->world_, "node_1", this->quick());
-  const Peer peer = b->peer();
+  const Peer peer{"node_1", this->world_.reserve("node_1")};
+  auto b = std::make_unique<TestNode>(this->world_, "node_1", peer.address, this->quick());
   const auto sender = a.transport->open(peer, "forward");
   Inbox back;
   const auto from_b = a.transport->receive(peer, "backward", back.handler());
@@ -185,14 +204,16 @@ TYPED_TEST_P(FaultContract, ASilentPeerIsFoundAndHeardAgain) {
 }
 
 TYPED_TEST_P(FaultContract, AQuietChannelIsNoSilentPeer) {
-  TestNode a(this->world_, "node_0", this->alert());
-  TestNode b(this->world_, "node_1", this->alert());
+  TransportOptions options = this->alert();
+  options.timeouts.lost_after = Milliseconds(1000);
+  TestNode a(this->world_, "node_0", options);
+  TestNode b(this->world_, "node_1", options);
   Inbox inbox;
   const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
   const auto sender = a.transport->open(b.peer(), "forward");
   sender->send(numbered(1), kPatience);
   EXPECT_EQ(take_passes(inbox, 1), passes_to(1));
-  // Nothing is sent for three times the time after which a peer is thought lost.
+  // Nothing is sent for longer than the time after which a peer is thought lost.
   EXPECT_EQ(kind_thrown([&] { inbox.take(Milliseconds(1500)); }), ErrorKind::kTimeout);
   EXPECT_EQ(a.count(NoticeKind::kLost) + b.count(NoticeKind::kLost), 0U);
   EXPECT_EQ(sender->state().phase, Phase::kOpen);
@@ -254,8 +275,10 @@ TYPED_TEST_P(FaultContract, APeerThatNeverStartsMayBeGivenUp) {
   const auto sender = a.transport->open(absent, "forward");
   Inbox inbox;
   const auto receiver = a.transport->receive(absent, "backward", inbox.handler());
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<Error>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<Error>([&] {
+    sender->send(numbered(1), kPatience);
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("node_0 waits for node_1 at " + absent.address), std::string::npos) << text;
   EXPECT_EQ(kind_thrown([&] { inbox.take(kPatience); }), ErrorKind::kPeerLost);
 }
@@ -270,8 +293,10 @@ TYPED_TEST_P(FaultContract, RefusesAPeerOfAnotherPlan) {
   Inbox inbox;
   const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
   const auto sender = a.transport->open(b.peer(), "forward");
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<std::invalid_argument>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<std::invalid_argument>([&] {
+    sender->send(numbered(1), kPatience);  // or here, where the refusal was quicker
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("node_1 runs plan 2222, node_0 plan 1111"), std::string::npos) << text;
   EXPECT_TRUE(b.wait_for(NoticeKind::kRefused, "node_0"));
   EXPECT_EQ(receiver->state().phase, Phase::kWaiting);
@@ -282,8 +307,8 @@ TYPED_TEST_P(FaultContract, WaitsForALeftoverOfAnotherPlanToGo) {
   options.timeouts.refused_patience = kPatience;
   TestNode a(this->world_, "node_0", options);
   options.plan = "old";
-  auto leftover = std::make_unique<TestNode>(this->world_, "node_1", options);
-  const Peer peer = leftover->peer();
+  const Peer peer{"node_1", this->world_.reserve("node_1")};
+  auto leftover = std::make_unique<TestNode>(this->world_, "node_1", peer.address, options);
   const auto sender = a.transport->open(peer, "forward");
   sender->send(numbered(1), kPatience);
   EXPECT_TRUE(leftover->wait_for(NoticeKind::kRefused, "node_0"));
@@ -300,9 +325,35 @@ TYPED_TEST_P(FaultContract, RefusesTheWrongNode) {
   TestNode a(this->world_, "node_0", options);
   TestNode b(this->world_, "node_2", options);
   const auto sender = a.transport->open({"node_1", b.peer().address}, "forward");
-  sender->send(numbered(1), kPatience);
-  const std::string text = text_thrown<std::invalid_argument>([&] { sender->flush(kPatience); });
+  const std::string text = text_thrown<std::invalid_argument>([&] {
+    sender->send(numbered(1), kPatience);  // or here, where the refusal was quicker
+    sender->flush(kPatience);
+  });
   EXPECT_NE(text.find("this is node_2, and node_0 looks for node_1"), std::string::npos) << text;
+}
+
+TYPED_TEST_P(FaultContract, TheWordsOfARefusalDoNoHarm) {
+  class Refuser : public RawStream {
+    void on_frame(const InFrame&) override {
+      this->write(Refusal{.text = "\x1b[2J" + std::string(100'000, 'x')});
+    }
+  };
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
+  carrier->start([](std::shared_ptr<Stream> stream) {
+    auto refuser = std::make_shared<Refuser>();
+    refuser->set_stream(std::move(stream));
+    return refuser;
+  });
+  TransportOptions options = this->quick();
+  options.timeouts.refused_patience = Milliseconds(0);
+  TestNode a(this->world_, "node_0", options);
+  const auto sender = a.transport->open({"node_1", carrier->address()}, "forward");
+  EXPECT_TRUE(a.wait_for(NoticeKind::kFailed, "node_1"));
+  const std::string text = sender->state().text;
+  EXPECT_NE(text.find("refused: "), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_LT(text.size(), 3000U);
+  carrier->stop();
 }
 
 TYPED_TEST_P(FaultContract, AHandlerThatThrowsEndsItsChannelAlone) {
@@ -331,7 +382,7 @@ TYPED_TEST_P(FaultContract, AHandlerThatThrowsEndsItsChannelAlone) {
 
 TYPED_TEST_P(FaultContract, RefusesAnotherVersionNamingBoth) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto raw = connect_raw(*carrier, b.peer().address);
   Hello hello = hello_to("node_1");
   hello.protocol = 99;
@@ -349,7 +400,7 @@ TYPED_TEST_P(FaultContract, RefusesASecondProcessOfTheSameName) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto first = connect_raw(*carrier, b.peer().address);
   first->write(hello_to("node_1"));
   EXPECT_TRUE(first->template wait_for<Welcome>());
@@ -371,7 +422,7 @@ TYPED_TEST_P(FaultContract, TurnsAwayWhoDoesNotSayHello) {
   TransportOptions options = this->quick();
   options.timeouts.handshake = Milliseconds(100);
   TestNode b(this->world_, "node_1", options);
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto mute = connect_raw(*carrier, b.peer().address);
   const auto rude = connect_raw(*carrier, b.peer().address);
   rude->write(Begin{.sequence = 1});
@@ -402,7 +453,7 @@ TYPED_TEST_P(FaultContract, RefusesWhatNoSenderOfOursWouldSend) {
     TestNode b(this->world_, "node_1", this->quick());
     Inbox inbox;
     const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-    const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+    const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
     const auto raw = connect_raw(*carrier, b.peer().address);
     raw->write(hello_to("node_1"));
     EXPECT_TRUE(raw->template wait_for<Welcome>());
@@ -418,7 +469,7 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const std::vector<FrameHead> heads{hello_to("node_1"), Welcome{}, Ack{.taken = 1},
                                      Piece{.sequence = 1}, Begin{.sequence = 5, .kind = 1}};
   for (const FrameHead& head : heads) {
@@ -437,7 +488,7 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
 
 TYPED_TEST_P(FaultContract, ClaimsTakeNoMemory) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const Bytes first = pattern(1000);
   const auto claim = [&](std::uint64_t nbytes) {
     Inbox inbox;
@@ -473,7 +524,7 @@ TYPED_TEST_P(FaultContract, RefusesASenderThatIgnoresTheWindow) {
   TestNode b(this->world_, "node_1", options);
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.reserve("raw"));
+  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
   const auto raw = connect_raw(*carrier, b.peer().address);
   raw->write(hello_to("node_1"));
   EXPECT_TRUE(raw->template wait_for<Welcome>());
@@ -489,14 +540,16 @@ TYPED_TEST_P(FaultContract, RefusesASenderThatIgnoresTheWindow) {
 REGISTER_TYPED_TEST_SUITE_P(FaultContract, ClaimsTakeNoMemory,
                             AFrameOutOfPlaceEndsTheConnectionAlone, EveryFaultOfAFrameIsHarmless,
                             ManyLostConnectionsLoseNothing, SendsAgainOnceWhatWasLost,
-                            DropsWhatComesTwice, APeerThatDiesIsNamedAndMayComeBack,
-                            ASilentPeerIsFoundAndHeardAgain, AQuietChannelIsNoSilentPeer,
+                            TellsAtOnceWhatWasTakenWhileNobodyWasConnected, DropsWhatComesTwice,
+                            APeerThatDiesIsNamedAndMayComeBack, ASilentPeerIsFoundAndHeardAgain,
+                            AQuietChannelIsNoSilentPeer,
                             ANodeWhoseLoopHangsIsFoundThoughItsProcessLives,
                             WhoeverWaitsForALostPeerIsTold, APartitionHeals,
                             APeerThatNeverStartsMayBeGivenUp, RefusesAPeerOfAnotherPlan,
                             WaitsForALeftoverOfAnotherPlanToGo, RefusesTheWrongNode,
-                            AHandlerThatThrowsEndsItsChannelAlone, RefusesAnotherVersionNamingBoth,
-                            RefusesASecondProcessOfTheSameName, TurnsAwayWhoDoesNotSayHello,
-                            RefusesWhatNoSenderOfOursWouldSend, RefusesASenderThatIgnoresTheWindow);
+                            TheWordsOfARefusalDoNoHarm, AHandlerThatThrowsEndsItsChannelAlone,
+                            RefusesAnotherVersionNamingBoth, RefusesASecondProcessOfTheSameName,
+                            TurnsAwayWhoDoesNotSayHello, RefusesWhatNoSenderOfOursWouldSend,
+                            RefusesASenderThatIgnoresTheWindow);
 
 }  // namespace ravnest::transport

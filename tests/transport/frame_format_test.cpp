@@ -121,5 +121,13 @@ TEST(FrameFormat, RefusesAHeadThatIsTooLarge) {
   EXPECT_THROW(read(head + "\xe8\xa7\x12" + kind), std::invalid_argument);
 }
 
+TEST(FrameFormat, SaysNothingOnTheTerminalAboutStrangeText) {
+  std::string bytes = write_head(Hello{.plan = "plan"}, 0);
+  bytes.replace(bytes.find("plan"), 4, "\xff\xfe\xfd\xfc");
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(read(bytes), std::invalid_argument);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 }  // namespace
 }  // namespace ravnest::transport

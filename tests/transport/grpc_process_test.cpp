@@ -23,7 +23,7 @@ class GrpcProcess : public ::testing::Test {
 };
 
 TEST_F(GrpcProcess, AKilledReceiverIsNamedAndItsSuccessorGetsWhatWasNotTaken) {
-  const std::string address = GrpcWorld::reserve("");
+  const std::string address = world_.reserve("node_1");
   const std::vector<std::string> words{"sink", "node_1", address, "node_0",
                                        here_.transport->address()};
   auto child = std::make_unique<Child>(words);
@@ -65,7 +65,7 @@ TEST_F(GrpcProcess, AKilledSenderIsNamedAndItsSuccessorBeginsAnew) {
 }
 
 TEST_F(GrpcProcess, AStoppedProcessIsFoundBySilenceAndHeardAgain) {
-  const std::string address = GrpcWorld::reserve("");
+  const std::string address = world_.reserve("node_1");
   Child child({"sink", "node_1", address, "node_0", here_.transport->address()});
   const auto sender = here_.transport->open({"node_1", address}, "forward");
   sender->send(numbered(1), kPatience);
@@ -82,7 +82,7 @@ TEST_F(GrpcProcess, ServesThroughAFloodThatTakesAllDescriptors) {
   if (kIsSanitized) {
     GTEST_SKIP() << "UBSan takes a descriptor to look at memory, and there is none";
   }
-  const std::string address = GrpcWorld::reserve("");
+  const std::string address = world_.reserve("node_1");
   Child child({"sink", "node_1", address, "node_0", here_.transport->address(), "96"});
   const auto sender = here_.transport->open({"node_1", address}, "forward");
   sender->send(numbered(1), kPatience);
@@ -100,7 +100,7 @@ TEST_F(GrpcProcess, ServesNewcomersSoonAfterAFlood) {
   if (kIsSanitized) {
     GTEST_SKIP() << "UBSan takes a descriptor to look at memory, and there is none";
   }
-  const std::string address = GrpcWorld::reserve("");
+  const std::string address = world_.reserve("node_1");
   Child child({"sink", "node_1", address, "node_0", here_.transport->address(), "96"});
   ASSERT_TRUE(child.wait_for("listening " + address));
   std::vector<TcpClient> flood;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,7 @@ class TcpClient {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     to.sin_port =
         htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    is_connected_ = ::connect(descriptor_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
+    static_cast<void>(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)));
   }
   ~TcpClient() {
     if (descriptor_ >= 0) {
@@ -33,11 +34,8 @@ class TcpClient {
       ::close(descriptor_);
     }
   }
-  TcpClient(TcpClient&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)), is_connected_(other.is_connected_) {}
+  TcpClient(TcpClient&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   TcpClient& operator=(TcpClient&&) = delete;
-
-  bool is_connected() const { return is_connected_; }
 
   void write(const std::string& bytes) const {
     std::size_t done = 0;
@@ -51,26 +49,33 @@ class TcpClient {
     }
   }
 
+  // Waits for bytes; false where the other side ends it first, or nothing comes.
+  bool wait_for_answer() const { return read_some(deadline_in(kPatience)).value_or(0) > 0; }
+
   // Reads until the other side ends it. False where it does not.
-  bool wait_for_end(Milliseconds patience = kPatience) const {
-    const TimePoint deadline = deadline_in(patience);
-    while (true) {
-      const auto left =
-          std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-      pollfd wanted{.fd = descriptor_, .events = POLLIN};
-      char part[4096];
-      if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) <= 0) {
-        return false;
-      }
-      if (::recv(descriptor_, part, sizeof(part), 0) <= 0) {
-        return true;
-      }
-    }
+  bool wait_for_end() const {
+    const TimePoint deadline = deadline_in(kPatience);
+    std::optional<ssize_t> size;
+    do {
+      size = read_some(deadline);
+    } while (size.value_or(0) > 0);
+    return size.has_value();
   }
 
  private:
+  // What recv says; nothing at the deadline.
+  std::optional<ssize_t> read_some(TimePoint deadline) const {
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd wanted{.fd = descriptor_, .events = POLLIN};
+    char part[4096];
+    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) <= 0) {
+      return std::nullopt;
+    }
+    return ::recv(descriptor_, part, sizeof(part), 0);
+  }
+
   int descriptor_ = -1;
-  bool is_connected_ = false;
 };
 
 // HTTP/2, as much of it as a gRPC call takes.

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,31 +27,50 @@ namespace ravnest::transport {
 // Every wait of a test ends; one that should not come to it has this long.
 inline constexpr Milliseconds kPatience{30'000};
 
-// The kinds of network that the contract holds for. `reserve` gives an address that is free, so
+// The kinds of network that the contract holds for. `reserve` gives an address that stays free, so
 // that a node may be looked for before it has started.
 struct LoopbackWorld {
   std::shared_ptr<LoopbackNetwork> network = make_loopback_network();
 
+  static std::string anywhere(const std::string& name) { return "loopback:" + name; }
   static std::string reserve(const std::string& name) { return "loopback:" + name; }
   std::unique_ptr<Carrier> make_carrier(const std::string& address) {
     return make_loopback_carrier(network, address);
   }
 };
 
-struct GrpcWorld {
-  static std::string reserve(const std::string&) {
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// A port that nobody else is given meanwhile: bound, and not listened on.
+class ReservedPort {
+ public:
+  ReservedPort() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    // The node that will listen there sets it too; only therefore may both be bound.
+    const int on = 1;
+    ::setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);
-    ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-    ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-    ::close(descriptor);
-    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    EXPECT_EQ(::bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   }
-  Milliseconds handshake{3000};
+  ~ReservedPort() { ::close(descriptor_); }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
 
+  const std::string& address() const { return address_; }
+
+ private:
+  int descriptor_;
+  std::string address_;
+};
+
+struct GrpcWorld {
+  Milliseconds handshake{3000};
+  std::list<ReservedPort> reserved{};
+
+  static std::string anywhere(const std::string&) { return "127.0.0.1:0"; }
+  std::string reserve(const std::string&) { return reserved.emplace_back().address(); }
   std::unique_ptr<Carrier> make_carrier(const std::string& address) const {
     return make_grpc_carrier({.listen = address}, handshake);
   }
@@ -96,18 +116,19 @@ class TestNode {
   template <typename World>
   TestNode(World& world, const std::string& name, const std::string& address,
            TransportOptions options = {})
-      : name_(name), address_(address) {
+      : name_(name) {
     options.name = name;
     options.plan = options.plan.empty() ? "plan" : options.plan;
     options.seed = 1;
     options.on_notice = [this](const Notice& notice) { notices.add(notice); };
     transport = std::make_unique<SessionTransport>(
         options, make_faulty_carrier(world.make_carrier(address), faults));
+    address_ = transport->address();
   }
 
   template <typename World>
   TestNode(World& world, const std::string& name, TransportOptions options = {})
-      : TestNode(world, name, world.reserve(name), std::move(options)) {}
+      : TestNode(world, name, world.anywhere(name), std::move(options)) {}
 
   Peer peer() const { return {.name = name_, .address = address_}; }
 

@@ -1,5 +1,6 @@
 #include "ravnest/transport/grpc/frame_format.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <wire.pb.h>
 
 #include <algorithm>
@@ -215,6 +216,8 @@ FrameHead read_head(PartsReader& reader) {
     throw_invalid("[transport] expected a head of at most ", std::min(kMaxHeadBytes, reader.left()),
                   " bytes, got ", size, ".");
   }
+  // What protobuf has to say of strangers' bytes is not for a user's terminal.
+  const google::protobuf::LogSilencer silent;
   wire::Head head;
   if (!head.ParseFromString(reader.read_text(size))) {
     throw_invalid("[transport] expected a head of a frame, got ", size, " other bytes.");

@@ -154,4 +154,9 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+std::string words_of(const std::string& text) {
+  constexpr std::size_t kLongest = 2000;
+  return printable(text.substr(0, kLongest));
+}
+
 }  // namespace ravnest::transport

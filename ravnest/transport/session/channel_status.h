@@ -74,5 +74,7 @@ class ChannelStatus {
 
 // What an exception says.
 std::string text_of(const std::exception_ptr& error);
+// What may go to another node, or comes from one and may be shown: printable, and not too long.
+std::string words_of(const std::string& text);
 
 }  // namespace ravnest::transport

@@ -4,19 +4,8 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
-#include "ravnest/base/table.h"
 
 namespace ravnest::transport {
-
-namespace {
-
-// What the sender is told of an error; it goes into a frame's head.
-std::string last_words(const std::exception_ptr& error) {
-  constexpr std::size_t kLongest = 2000;
-  return printable(text_of(error).substr(0, kLongest));
-}
-
-}  // namespace
 
 ReceiverSession::ReceiverSession(std::shared_ptr<SessionContext> context, const Peer& peer,
                                  const std::string& channel, Handler handler)
@@ -27,7 +16,7 @@ ReceiverSession::ReceiverSession(std::shared_ptr<SessionContext> context, const 
 
 std::optional<Refusal> ReceiverSession::find_objection(const Hello& hello) const {
   if (status_.phase() == Phase::kFailed) {
-    return Refusal{.text = last_words(status_.error())};
+    return Refusal{.text = words_of(text_of(status_.error()))};
   }
   if (status_.phase() == Phase::kClosed) {
     return Refusal{.text = "the channel is closed here", .try_again = true};
@@ -60,8 +49,10 @@ std::optional<Refusal> ReceiverSession::attach(const std::shared_ptr<Stream>& st
       pending_bytes_ = 0;
     }
     connection = ++generation_;
-    connection_.emplace(
-        Connection{.stream = stream, .pulse = Pulse(context_->options.timeouts, context_->now())});
+    // What was taken while nobody was connected is news to the sender.
+    connection_.emplace(Connection{.stream = stream,
+                                   .pulse = Pulse(context_->options.timeouts, context_->now()),
+                                   .is_ack_due = taken_ >= hello.first});
     status_.open();
     context_->loop.wake();
   }
@@ -276,7 +267,7 @@ void ReceiverSession::fail(const std::exception_ptr& error) {
     }
     status_.fail(error);
     if (connection_) {
-      connection_->last_word = Refusal{.text = last_words(error)};
+      connection_->last_word = Refusal{.text = words_of(text_of(error))};
       stream = connection_->stream;
     }
   }

@@ -298,7 +298,8 @@ void SenderSession::on_head(const Welcome& welcome, Todo& todo) {
 
 void SenderSession::on_head(const Refusal& refusal, Todo& todo) {
   const TimePoint now = context_->now();
-  const std::string text = concat(status_.peer_text(), " refused: ", refusal.text);
+  const std::string reason = words_of(refusal.text);
+  const std::string text = concat(status_.peer_text(), " refused: ", reason);
   if (connection_->is_welcome && !refusal.try_again) {
     fail(std::make_exception_ptr(Error(ErrorKind::kPeerLost, "[transport] " + text)), todo);
     return;
@@ -310,8 +311,8 @@ void SenderSession::on_head(const Refusal& refusal, Todo& todo) {
       return;
     }
   }
-  status_.set_obstacle(refusal.text);
-  drop(refusal.text, todo);
+  status_.set_obstacle(reason);
+  drop(reason, todo);
 }
 
 void SenderSession::on_head(const Ack& ack, Todo& todo) {
@@ -340,7 +341,7 @@ void SenderSession::on_end(std::uint64_t connection, const std::string& reason) 
     status_.close(concat(status_.peer_text(), " left after our goodbye"));
     changed_.notify_all();
   }
-  drop(reason, todo);  // nothing to abort: the stream has ended
+  drop(words_of(reason), todo);  // nothing to abort: the stream has ended
 }
 
 void SenderSession::drop(const std::string& reason, Todo& todo) {

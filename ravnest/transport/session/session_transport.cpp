@@ -78,6 +78,9 @@ void claim(auto& sessions, const auto& key, const std::shared_ptr<Session>& sess
 SessionTransport::SessionTransport(TransportOptions options, std::unique_ptr<Carrier> carrier)
     : context_(std::make_shared<SessionContext>(std::move(options))), carrier_(std::move(carrier)) {
   check_name(context_->options.name, "the name of a node");
+  if (!context_->options.plan.empty()) {
+    check_name(context_->options.plan, "the id of a plan");
+  }
   carrier_->start([this](std::shared_ptr<Stream> stream) {
     auto incoming = std::make_shared<Incoming>(
         context_, std::move(stream), [this](const std::string& from, const std::string& channel) {
