@@ -37,5 +37,5 @@ check "ruff format" .venv/bin/ruff format --quiet --check "${python_files[@]}"
 check "clang-tidy" tidy build/asan 'ravnest/'
 check "clang-tidy, names in tests" tidy build/asan '(tests|benchmarks)/' "$names"
 check "clang-tidy, names in torch users" \
-  tidy build/release '(ravnest/(engine|cli)|python/src|tests/engine)/' "$names" --extra-arg=-w
+  tidy build/release '(ravnest/(engine|provider|cli)|python/src|tests/(engine|provider))/' "$names" --extra-arg=-w
 exit $failed

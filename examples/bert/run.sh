@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Plans, and trains on three providers on this machine: ./run.sh [epochs]
-set -e
+set -em  # jobs of their own, so that Ctrl-C can be handed to them
 cd "$(dirname "$0")"
 python=${PYTHON:-../../.venv/bin/python}
 "$python" cluster_formation.py >cluster.log

@@ -267,6 +267,7 @@ class _Training:
     def _end_epoch(self, val_loader: Iterable | None, epoch: int) -> None:
         history = self._run.history
         if val_loader is not None:
+            self._wait(self._requester.wait_until_idle)  # all of the epoch is learned from
             total = 0
             for batch in val_loader:
                 inputs, target = _split(batch)

@@ -73,33 +73,41 @@ def is_ordered(loader: Any) -> bool:
 
 
 def twin(loader: Any) -> Any:
-    """A loader that gives the same batches again beside the first, where both ends of a model are
-    in one process; the dataset is shared."""
+    """A loader that will give what this one would, beside it: its own order, the same dataset. One
+    of another kind is taken to give the same each time."""
     if not isinstance(loader, DataLoader):
         return loader
-    return copy.deepcopy(loader, {id(loader.dataset): loader.dataset})
+    own = ("sampler", "batch_sampler", "generator")
+    shared = {id(value): value for name, value in vars(loader).items() if name not in own}
+    shared[id(loader._iterator)] = None  # of workers that stay
+    return copy.deepcopy(loader, shared)
 
 
 class _Stream:
     """Batches of a loader by the number of the pass, epoch after epoch.
 
-    The last few are kept, for passes that come again.
+    The last few are kept, for passes that come again. Where older ones do, because the root was
+    started anew from its last checkpoint, the loader is gone through from the beginning.
     """
 
     def __init__(self, loader: Iterable, keep: int):
-        self._batches = _endless(loader)
+        self._fresh = twin(loader)
         self._keep = keep
+        self._begin(loader)
+
+    def _begin(self, loader: Iterable) -> None:
+        self._batches = _endless(loader)
         self._kept: dict[int, tuple[int, Any]] = {}
         self._next = 0
 
     def at(self, number: int, epoch: int, samples: int) -> Any:
         """`epoch` is the root's, or below 0 where it does not know."""
+        if number < self._next and number not in self._kept:
+            self._begin(twin(self._fresh))
         while self._next <= number:
             self._kept[self._next] = next(self._batches)
             self._kept.pop(self._next - self._keep, None)
             self._next += 1
-        if number not in self._kept:
-            raise DataMismatchError(f"[node] batch {number} of labels has been let go.")
         drawn_in, batch = self._kept[number]
         if 0 <= epoch != drawn_in:
             raise DataMismatchError(

@@ -89,6 +89,12 @@ void bind_requester(py::module_& module) {
            py::arg("epoch"), py::arg("part"), py::arg("parts"), py::arg("weight"),
            py::arg("timeout"))
       .def(
+          "wait_until_idle",
+          [](const PythonRequester& self, std::int64_t timeout) {
+            return self->wait_until_idle(Milliseconds(timeout));
+          },
+          py::arg("timeout"), Release())
+      .def(
           "end_training", [](const PythonRequester& self) { self->end_training(); }, Release())
       .def(
           "end_validation", [](const PythonRequester& self) { self->end_validation(); }, Release())

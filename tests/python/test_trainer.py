@@ -191,6 +191,7 @@ def make_trainer(folder, name, epochs=150, **options):
     node = Node(
         name,
         optimizer=torch.optim.Adam,
+        optimizer_params={"lr": 0.005},
         criterion=task.loss,
         labels=task.shuffling_loader(),
         node_data=Path(folder) / "node_data",

@@ -1,0 +1,164 @@
+"""fit: a model trained by processes without Python."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import ravnest
+
+
+def make_model() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(inplace=True), nn.Linear(16, 3)
+    )
+
+
+def make_data(count: int = 96) -> TensorDataset:
+    generator = torch.Generator().manual_seed(2)
+    inputs = torch.randn(count, 6, generator=generator)
+    return TensorDataset(inputs, inputs[:, :3].argmax(1))
+
+
+def losses_here(model: nn.Module, loader: DataLoader, epochs: int) -> list[float]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(epochs):
+        for inputs, target in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), target)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_sync_learns_like_one_process(micro_batches):
+    loader = DataLoader(make_data(), batch_size=16)
+    run = ravnest.fit(
+        make_model(),
+        loader,
+        criterion=nn.functional.cross_entropy,
+        optimizer=torch.optim.Adam,
+        optimizer_params={"lr": 0.01},
+        epochs=3,
+        providers=2,
+        schedule="sync",
+        micro_batches=micro_batches,
+        quiet=True,
+    )
+    alone = make_model()
+    assert run.history["loss"] == pytest.approx(losses_here(alone, loader, 3), abs=1e-5)
+    for name, value in alone.state_dict().items():
+        assert torch.allclose(run.state_dict()[name], value, atol=1e-5), name
+
+
+def test_async_learns_and_validates(tmp_path):
+    data = make_data()
+    seen = []
+    run = ravnest.fit(
+        make_model(),
+        DataLoader(data, batch_size=16, shuffle=True),
+        criterion=nn.CrossEntropyLoss(),
+        optimizer="adam",
+        optimizer_params={"lr": 0.02},
+        lr_scheduler=torch.optim.lr_scheduler.StepLR,
+        lr_scheduler_params={"step_size": 10},
+        epochs=15,
+        val_loader=DataLoader(data, batch_size=32),
+        providers=3,
+        seed=3,
+        callbacks=[lambda run: seen.append(run.epoch)],
+        quiet=True,
+    )
+    assert seen == list(range(1, 16))
+    assert len(run.history["loss"]) == 15 * 6
+    assert run.history["val_accuracy"][-1] > 80.0
+    model = make_model()
+    model.load_state_dict(run.state_dict(), strict=True)
+    model.eval()
+    inputs, target = data.tensors
+    correct = (model(inputs).argmax(1) == target).float().mean().item() * 100
+    assert correct == pytest.approx(run.history["val_accuracy"][-1])
+    loss = nn.functional.cross_entropy(model(inputs), target).item()
+    assert loss == pytest.approx(run.history["val_loss"][-1], rel=1e-5)
+    run.plot(tmp_path / "run.svg")
+    assert (tmp_path / "run.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 0}, "expected epochs to be a whole number of 1 or more, got 0"),
+        ({"providers": True}, "expected providers to be a whole number"),
+        ({"optimizer": "adamm"}, "adamm"),
+        ({"optimizer": torch.optim.LBFGS}, "has no native form"),
+        ({"lr_scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "has no native form"),
+        ({"train_loader": []}, "expected a loader with a batch or more"),
+        ({"train_loader": [torch.ones(2, 6)]}, r"expected a loader that yields \(inputs, target\)"),
+    ],
+)
+def test_bad_input_is_refused(changes, sentence):
+    options = {
+        "train_loader": DataLoader(make_data(), batch_size=16),
+        "criterion": nn.functional.cross_entropy,
+        "quiet": True,
+    } | changes
+    with pytest.raises(ValueError, match=sentence):
+        ravnest.fit(make_model(), **options)
+
+
+def test_a_batch_that_does_not_fit_ends_all():
+    batches = [(torch.ones(4, 6), torch.zeros(4, dtype=torch.long))] * 3
+    batches.append((torch.ones(4, 7), torch.zeros(4, dtype=torch.long)))
+    with pytest.raises((RuntimeError, ValueError)):
+        ravnest.fit(
+            make_model(), batches, criterion=nn.functional.cross_entropy, providers=2, quiet=True
+        )
+
+
+SCRIPT = """
+import sys, torch, ravnest
+from torch import nn
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+batches = [(torch.randn(8, 6), torch.randint(3, (8,))) for _ in range(50)]
+def tell(run):
+    print(run.epoch, flush=True)
+ravnest.fit(model, batches, criterion=nn.functional.cross_entropy, providers=2, epochs=100000,
+            quiet=True, callbacks=[tell])
+"""
+
+
+def test_ctrl_c_leaves_no_provider_behind(tmp_path):
+    script = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert script.stdout is not None
+    assert script.stdout.readline().strip() == "1"
+    children = subprocess.run(
+        ["ps", "--ppid", str(script.pid), "-o", "pid="], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(children) == 2
+    script.send_signal(signal.SIGINT)
+    script.communicate(timeout=30)
+    assert script.returncode != 0
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and any(_is_running(child) for child in children):
+        pass
+    assert not any(_is_running(child) for child in children)
+
+
+def _is_running(pid: str) -> bool:
+    return subprocess.run(["ps", "-p", pid, "-o", "pid="], capture_output=True).returncode == 0
