@@ -66,6 +66,10 @@ TEST_F(ReadPlan, GivesBackWhatWasWritten) {
                       .role = "stem",
                       .next = "0.0.0.0:8082",
                       .previous = "0.0.0.0:8080",
+                      .mates = {{10, "0.0.0.0:8080", {0}, {0}},
+                                {11, "0.0.0.0:8081", {}, {}},
+                                {12, "0.0.0.0:8082", {2}, {2}}},
+                      .providers_here = 5,
                       .rings = {{1, {"middle.weight"}, {"0.0.0.0:8081", "0.0.0.0:8084"}},
                                 {2, {"late.weight"}, {"0.0.0.0:8081", "0.0.0.0:8083"}}},
                       .passes_in_flight = 2,
@@ -204,6 +208,14 @@ TEST_F(ReadPlan, RefusesKeysThatContradictEachOther) {
             ", 'cluster': expected a whole number from 0 to 1, got 2.");
   EXPECT_EQ(error_after([](Json& json) { json["node_type"] = "leaf"; }),
             ", 'node_type': expected 'stem', got \"leaf\".");
+  EXPECT_NE(error_after([](Json& json) {
+              json["cluster_nodes"].erase(2);
+            }).find("'cluster_nodes': expected the 3 nodes of the cluster"),
+            std::string::npos);
+  EXPECT_NE(error_after([](Json& json) {
+              json["cluster_nodes"][2]["address"] = "0.0.0.0:9999";
+            }).find("'cluster_nodes': expected the 3 nodes of the cluster"),
+            std::string::npos);
   EXPECT_EQ(error_after([](Json& json) { json["ring_ids"]["1"] = "other"; }),
             ", 'ring_ids': expected what 'rings' says, got "
             "{\"1\":\"other\",\"2\":\"late.weight\"}.");

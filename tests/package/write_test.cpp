@@ -218,6 +218,11 @@ TEST(WritePlan, WritesTheKeysOfTheReference) {
     "forward_target_host": "0.0.0.0", "forward_target_port": 8082,
     "backward_target_host": "0.0.0.0", "backward_target_port": 8080,
     "node_type": "stem", "cluster": 0, "stage": 1, "sub_model": "submod.pt2",
+    "cluster_nodes": [
+      {"node_id": 10, "address": "0.0.0.0:8080", "inputs": [0], "eval_inputs": [0]},
+      {"node_id": 11, "address": "0.0.0.0:8081", "inputs": [], "eval_inputs": []},
+      {"node_id": 12, "address": "0.0.0.0:8082", "inputs": [2], "eval_inputs": [2]}],
+    "providers_here": 5,
     "rings": [
       {"id": 1, "parameters": ["middle.weight"], "members": ["0.0.0.0:8081", "0.0.0.0:8084"]},
       {"id": 2, "parameters": ["late.weight"], "members": ["0.0.0.0:8081", "0.0.0.0:8083"]}],

@@ -326,6 +326,38 @@ def test_async_learns(tmp_path, optimizer):
     assert max(delays) <= 2 * 3, "as many as passes may be in flight"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": True},
+        {"codec": "int8+zstd"},
+        {"memory": "recompute", "update_frequency": 2},
+        {"predict_weights": True, "compensation": 0.04},
+        {"max_norm": 0.5, "warmup_updates": 20},
+        {"optimizer": SignDescent, "max_norm": 0.5, "warmup_updates": 20},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_ways_of_training(tmp_path, options):
+    task = Task("mlp", batch=16, batches=10)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        **{
+            "optimizer": torch.optim.Adam,
+            "optimizer_params": {"lr": 0.01},
+            "criterion": task.loss,
+            "labels": task.loader,
+            **options,
+        },
+    )
+    cluster.train(task.loader, epochs=5)
+    assert not cluster.errors
+    losses = cluster.losses()
+    assert len(losses) == 50 and sum(losses[-10:]) < sum(losses[:10])
+    assert cluster.root.status["updates"] == 50 // options.get("update_frequency", 1)
+
+
 @pytest.mark.parametrize("schedule", ["sync", "async"])
 def test_one_node_shuffles_its_labels_as_its_inputs(tmp_path, schedule):
     """The root's loader and the leaf's are the same object here."""
