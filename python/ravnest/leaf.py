@@ -80,7 +80,10 @@ def twin(loader: Any) -> Any:
     own = ("sampler", "batch_sampler", "generator")
     shared = {id(value): value for name, value in vars(loader).items() if name not in own}
     shared[id(loader._iterator)] = None  # of workers that stay
-    return copy.deepcopy(loader, shared)
+    try:
+        return copy.deepcopy(loader, shared)
+    except Exception:  # a sampler that cannot be copied
+        return loader
 
 
 class _Stream:

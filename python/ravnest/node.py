@@ -417,12 +417,12 @@ class Node:
 
     def trigger_save_submodel(self) -> None:
         """Writes the stage's weights as they are now, for `model_fusion`."""
-        self.start()
+        self._wait_for_stage()
         self._provider.save()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The stage's weights as they are now, copied."""
-        self.start()
+        self._wait_for_stage()
         return self._provider.weights()
 
     def stop(self, exit_code: int = _INTERRUPTED, reason: str = "") -> None:
@@ -574,6 +574,13 @@ class Node:
         """Something that ends a wait: there are more, or there will be none."""
         return count if count > seen or self._provider.is_over() else None
 
+    def _wait_for_stage(self) -> None:
+        """Until the root has begun the run."""
+        self.start()
+        self._until(
+            lambda: self._provider.status()["versions"] or self._provider.is_over() or self._pause()
+        )
+
     def _pause(self) -> None:
         time.sleep(0.01)
 
@@ -651,7 +658,8 @@ def _end(node: Node, failure: BaseException | None) -> None:
 def _end_all() -> None:
     if os.getpid() != _owner:
         return  # a fork of the provider, such as a loader's worker
-    failure = getattr(sys, "last_value", None)
+    # Of a session at the prompt, the last error is not its end.
+    failure = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     exit_code = 0
     for node in list(_started.values()):
         try:

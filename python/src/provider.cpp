@@ -426,9 +426,8 @@ void bind_provider(py::module_& module) {
     return provider::checkpoint_path(node_data, package::read_node(node_data, name)).string();
   });
   module.def("example_inputs", &example_inputs);
-  module.def("num_outputs", [](const BoundProgram& program) {
-    return program.program().graph.outputs.size();
-  });
+  module.def("num_outputs",
+             [](const BoundProgram& program) { return program.program().graph.outputs.size(); });
   module.def("count_correct", [](const at::Tensor& output, const at::Tensor& target) {
     const PassResult result = provider::count_correct(output, target);
     return std::make_pair(result.correct, result.counted);

@@ -10,6 +10,9 @@ PassResult count_correct(const at::Tensor& output, const at::Tensor& target) {
   const bool is_one_hot = target.sizes() == output.sizes();
   // Classes stand second (as for cross_entropy), or last where the target says so.
   for (const std::int64_t classes : {std::int64_t{1}, output.dim() - 1}) {
+    if (output.size(classes) < 2) {
+      continue;  // there is nothing to choose from
+    }
     const at::Tensor found = output.argmax(classes);
     const at::Tensor wanted = is_one_hot ? target.argmax(classes) : target;
     if (wanted.sizes() == found.sizes() && !wanted.is_floating_point()) {
