@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,17 @@ class Child {
     arguments.push_back(nullptr);
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    output_ = ends[0];
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    EXPECT_EQ(
-        ::posix_spawn(&pid_, RAVNEST_TRANSPORT_PEER, &actions, nullptr, arguments.data(), environ),
-        0);
+    const int result =
+        ::posix_spawn(&pid_, RAVNEST_TRANSPORT_PEER, &actions, nullptr, arguments.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[1]);
-    output_ = ends[0];
+    if (result != 0) {  // no object, and so no signal to a process that is not there
+      throw std::runtime_error(concat("cannot start ", RAVNEST_TRANSPORT_PEER));
+    }
   }
   ~Child() {
     send_signal(SIGKILL);
