@@ -81,6 +81,9 @@ void StageLoop::submit(Control control, transport::Credit credit) {
 
 void StageLoop::deliver(Channel channel, transport::Delivery delivery) {
   const std::lock_guard lock(mutex_);
+  if (stopped_) {
+    return;  // taken and dropped, so that its sender does not wait for us
+  }
   arrivals_.push_back({.channel = channel, .delivery = std::move(delivery)});
   changed_.notify_one();
 }
@@ -151,11 +154,14 @@ void StageLoop::run() {
     relay_stop(*word);
   }
   listener_.on_over(error);
+  std::deque<Arrival> dropped;
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     calls_.clear();
+    dropped.swap(arrivals_);
   }
+  dropped.clear();
   published_.notify_all();
   pending_calls_.clear();
   // What was not worked on gives its credit back here, and the stage goes where it came from.
