@@ -93,6 +93,9 @@ class Provider::Impl : public LoopListener {
   void on_word(const Control& control) override;
   void on_over(const std::exception_ptr& error) override;
 
+ private:
+  friend class Provider;
+
   void make_transport();
   void share_cores() const;
   void listen_to_requester();
