@@ -175,11 +175,9 @@ class _Training:
         self._quiet = quiet
         self._run = Run()
         self._batch_loss = 0.0
-        self._samples = 0
         self._shown = 0.0
         self._processes: list[subprocess.Popen] = []
-        nodes = sorted(_nodes(place), key=lambda node: node["stage"])
-        self._names = [f"node_{node['id']}" for node in nodes]
+        self._names = [f"node_{node['id']}" for node in _nodes(place)]
         self._done = _C.read_progress(os.fspath(place), self._names[0]) or 0
         self._requester = _C.Requester(os.fspath(place), self._names[0], self._on_result)
 
@@ -289,7 +287,6 @@ class _Training:
     def _on_result(
         self, _: int, epoch: int, samples: int, part: int, parts: int, weight: float, loss: float
     ) -> None:
-        self._samples += samples
         self._batch_loss += loss * weight / parts
         if part + 1 == parts:
             self._run.history["loss"].append(self._batch_loss)

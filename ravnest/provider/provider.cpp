@@ -1,7 +1,6 @@
 #include "ravnest/provider/provider.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

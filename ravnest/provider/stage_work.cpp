@@ -50,9 +50,10 @@ bool StageLoop::do_next() {
 
 bool StageLoop::can_start(const Work& work) const {
   if (work.control) {
-    const bool is_end =
-        work.control->word == Word::kTrainingEnd || work.control->word == Word::kValidationEnd;
-    return !is_end || !options_.is_root() || unfinished_.empty();
+    const bool is_training = work.control->word == Word::kTrainingEnd;
+    const bool is_end = is_training || work.control->word == Word::kValidationEnd;
+    return (!is_end || !options_.is_root() || unfinished_.empty()) &&
+           (!is_training || has_final_copies(*work.control));
   }
   if (!has_inputs(work.header) || is_limited(work)) {
     return false;
@@ -342,9 +343,6 @@ void StageLoop::do_evaluate(const Work& work, const std::vector<c10::IValue>& in
 }
 
 void StageLoop::do_backward(Backward backward) {
-  if (backward.header.generation != generation_) {
-    return;
-  }
   const bool counts = backward.header.pass >= learned_;
   if (auto node = tied_gradients_.extract(backward.header.pass)) {
     for (const Outlets::Tied& copies : outlets_.copies) {
