@@ -1,13 +1,10 @@
 #include "ravnest/provider/checkpoint.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-
 #include <charconv>
-#include <memory>
+#include <utility>
 
 #include "ravnest/base/error.h"
-#include "ravnest/engine/convert.h"
+#include "ravnest/provider/values.h"
 
 namespace ravnest::provider {
 
@@ -35,20 +32,13 @@ std::int64_t number_in(const package::StoredTensors& stored, const std::string& 
 }  // namespace
 
 package::StoredTensor to_stored(const at::Tensor& tensor) {
-  const auto kept = std::make_shared<const at::Tensor>(tensor.detach().cpu().contiguous());
-  const auto* data = static_cast<const std::byte*>(kept->const_data_ptr());
-  return {.dtype = engine::from_torch(kept->scalar_type()),
-          .sizes = kept->sizes().vec(),
-          .data = Bytes(kept, {data, kept->nbytes()})};
+  transport::Tensor plain = to_plain(tensor);
+  return {.dtype = plain.dtype, .sizes = std::move(plain.shape), .data = std::move(plain.bytes)};
 }
 
 at::Tensor from_stored(const package::StoredTensor& stored) {
-  const auto options = at::TensorOptions().dtype(engine::to_torch(stored.dtype));
-  if (stored.data.empty()) {
-    return at::empty(stored.sizes, options);
-  }
-  auto* data = const_cast<std::byte*>(stored.data.data());
-  return at::from_blob(data, stored.sizes, [kept = stored.data](void*) {}, options).clone();
+  return from_plain({.dtype = stored.dtype, .shape = stored.sizes, .bytes = stored.data}, at::kCPU)
+      .clone();
 }
 
 fs::path checkpoint_path(const fs::path& node_data, const package::NodeConfig& node) {

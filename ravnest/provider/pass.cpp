@@ -79,6 +79,19 @@ std::int64_t round_of(const Control& control) {
   return control.numbers.empty() ? 1 : control.numbers[0];
 }
 
+int exit_code_of(const Control& control) {
+  return control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
+}
+
+std::optional<PassResult> sums_of(const Control& control) {
+  if (control.numbers.size() < 4) {
+    return std::nullopt;
+  }
+  return PassResult{.loss = number_of(control.numbers[1]),
+                    .correct = control.numbers[2],
+                    .counted = control.numbers[3]};
+}
+
 transport::Message to_message(const Control& control) {
   transport::Message message;
   message.kind = transport::MessageKind::kControl;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ PassResult read_result(const transport::Message& message);
 
 // Which training or validation ends: 1, 2, …
 std::int64_t round_of(const Control& control);
+// Of kStop.
+int exit_code_of(const Control& control);
+// Of kValidationEnd as the root sends it: the sums; nothing where they are missing.
+std::optional<PassResult> sums_of(const Control& control);
 
 transport::Message to_message(const Control& control);
 Control read_control(const transport::Message& message);

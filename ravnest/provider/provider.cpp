@@ -177,6 +177,8 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
                    .update_frequency = options_.update_frequency,
                    .sources = files_.sources,
                    .eval_sources = has_eval ? files_.eval_sources : files_.sources,
+                   .inputs = node_.mates[node_.stage].inputs,
+                   .eval_inputs = node_.mates[node_.stage].eval_inputs,
                    .codec = transport::parse_codec(options_.codec),
                    .device = options_.device};
   loop_ = std::make_unique<StageLoop>(std::move(loop), *this);
@@ -220,7 +222,7 @@ void Provider::Impl::on_request(transport::Delivery delivery) {
   if (delivery.message.kind == transport::MessageKind::kControl) {
     Control control = read_control(delivery.message);
     if (control.word == Word::kStop) {
-      loop_->stop(control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]), control.text);
+      loop_->stop(exit_code_of(control), control.text);
     } else {
       loop_->submit(std::move(control), std::move(delivery.credit));
     }
@@ -432,10 +434,8 @@ void Provider::Impl::on_word(const Control& control) {
     fs::remove(checkpoint_path(options_.node_data, node_), ignored);
   }
   PassResult sums;
-  if (control.word == Word::kValidationEnd && control.numbers.size() >= 4) {
-    sums = {.loss = number_of(control.numbers[1]),
-            .correct = control.numbers[2],
-            .counted = control.numbers[3]};
+  if (control.word == Word::kValidationEnd) {
+    sums = sums_of(control).value_or(sums);
     if (sums.counted > 0 && node_.stage + 1 == node_.stages) {
       accuracies_.add(short_number(
           100.0 * static_cast<double>(sums.correct) / static_cast<double>(sums.counted), "%.2f"));

@@ -95,19 +95,15 @@ void Requester::on_report(const transport::Message& message) {
   if (message.kind == transport::MessageKind::kControl) {
     const Control control = read_control(message);
     if (control.word == Word::kStop) {
-      const int code = control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
-      on_end(std::make_exception_ptr(StoppedRun(code, control.text)));
+      on_end(std::make_exception_ptr(StoppedRun(exit_code_of(control), control.text)));
       return;
     }
     const std::lock_guard lock(mutex_);
-    const std::int64_t round = control.numbers.empty() ? 0 : control.numbers[0];
     if (control.word == Word::kTrainingEnd) {
-      trained_ = round;
-    } else if (control.word == Word::kValidationEnd && control.numbers.size() >= 4) {
-      validated_ = round;
-      last_validation_ = {.loss = number_of(control.numbers[1]),
-                          .correct = control.numbers[2],
-                          .counted = control.numbers[3]};
+      trained_ = round_of(control);
+    } else if (const auto sums = sums_of(control); sums && control.word == Word::kValidationEnd) {
+      validated_ = round_of(control);
+      last_validation_ = *sums;
     }
     changed_.notify_all();
     return;

@@ -32,14 +32,19 @@ StageLoop::~StageLoop() {
   join();
 }
 
-void StageLoop::abandon() {
+// The first word counts.
+void StageLoop::end(Stopped stopped) {
   const std::lock_guard lock(mutex_);
   if (!stopped_) {
-    stopped_ = Stopped{.error = std::make_exception_ptr(
-                           Error(ErrorKind::kPeerLost, "[provider] the provider was ended.")),
-                       .word = {}};
+    stopped_ = std::move(stopped);
   }
   changed_.notify_one();
+}
+
+void StageLoop::abandon() {
+  end({.error = std::make_exception_ptr(
+           Error(ErrorKind::kPeerLost, "[provider] the provider was ended.")),
+       .word = {}});
 }
 
 void StageLoop::start(const std::string& run) {
@@ -98,35 +103,19 @@ void StageLoop::post(Call call) {
 }
 
 void StageLoop::stop(int exit_code, const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (!stopped_) {
-    stopped_ =
-        Stopped{.error = std::make_exception_ptr(StoppedRun(exit_code, reason)),
-                .word = Control{.word = Word::kStop, .numbers = {exit_code}, .text = reason}};
-  }
-  changed_.notify_one();
+  stop_with({.word = Word::kStop, .numbers = {exit_code}, .text = reason});
 }
 
-// As another stage said it.
 void StageLoop::stop_with(const Control& control) {
-  const int code = control.numbers.empty() ? 1 : static_cast<int>(control.numbers[0]);
-  const std::lock_guard lock(mutex_);
-  if (!stopped_) {
-    stopped_ = Stopped{
-        .error = code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text)),
-        .word = control};
-  }
+  const int code = exit_code_of(control);
+  end({.error = code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text)),
+       .word = control});
 }
 
 void StageLoop::fail(const std::exception_ptr& error) {
-  const std::lock_guard lock(mutex_);
-  if (!stopped_) {
-    stopped_ = Stopped{
-        .error = error,
-        .word = Control{
-            .word = Word::kStop, .numbers = {error ? 1 : 0}, .text = error ? text_of(error) : ""}};
-  }
-  changed_.notify_one();
+  end({.error = error,
+       .word = Control{
+           .word = Word::kStop, .numbers = {error ? 1 : 0}, .text = error ? text_of(error) : ""}});
 }
 
 StageLoop::Status StageLoop::status() const {

@@ -37,6 +37,9 @@ struct LoopOptions {
   std::size_t update_frequency = 1;
   std::vector<graph::Source> sources;
   std::vector<graph::Source> eval_sources;
+  // Of the model, that come to this stage from the root, in this order.
+  std::vector<std::size_t> inputs;
+  std::vector<std::size_t> eval_inputs;
   transport::Codec codec;
   c10::Device device = c10::kCPU;
 
@@ -234,6 +237,7 @@ class StageLoop {
   void send_tied_values(std::int64_t final_round = 0);
   void send_tied_gradients(const PassHeader& header);
   void send_control(transport::Sender* to, const Control& control) const;
+  void end(Stopped stopped);
   void stop_with(const Control& control);
   void relay_stop(const Control& control);
   void publish();

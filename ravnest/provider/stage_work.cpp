@@ -3,7 +3,6 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -18,16 +17,6 @@ namespace {
 // sender that blocks waits for a peer that is lost, and fails with it.
 using transport::kForEver;
 using transport::MessageKind;
-
-std::set<std::size_t> model_inputs(const std::vector<graph::Source>& sources) {
-  std::set<std::size_t> indices;
-  for (const graph::Source& source : sources) {
-    if (source.kind == graph::Source::Kind::kModel) {
-      indices.insert(source.index);
-    }
-  }
-  return indices;
-}
 
 }  // namespace
 
@@ -105,11 +94,9 @@ bool StageLoop::has_inputs(const PassHeader& header) const {
   if (options_.is_root()) {
     return true;
   }
-  const auto& sources = header.is_training() ? options_.sources : options_.eval_sources;
-  const bool wants = std::ranges::any_of(sources, [](const graph::Source& source) {
-    return source.kind == graph::Source::Kind::kModel;
-  });
-  return !wants || inputs_.contains({header.generation, {header.is_training(), header.pass}});
+  const auto& wanted = header.is_training() ? options_.inputs : options_.eval_inputs;
+  return wanted.empty() ||
+         inputs_.contains({header.generation, {header.is_training(), header.pass}});
 }
 
 bool StageLoop::has_tied_gradients(std::int64_t pass) const {
@@ -231,22 +218,18 @@ void StageLoop::start_generation() {
 
 std::vector<c10::IValue> StageLoop::assemble(const Work& work) {
   const auto& sources = work.header.is_training() ? options_.sources : options_.eval_sources;
+  const auto& wanted = work.header.is_training() ? options_.inputs : options_.eval_inputs;
   std::vector<c10::IValue> model;
-  std::map<std::size_t, std::size_t> place;  // of an input of the model
-  if (!options_.is_root()) {
-    for (const std::size_t index : model_inputs(sources)) {
-      place.emplace(index, place.size());
-    }
-    if (auto node = inputs_.extract(
-            {work.header.generation, {work.header.is_training(), work.header.pass}})) {
-      model = std::move(node.mapped());
-    }
+  if (auto node = inputs_.extract(
+          {work.header.generation, {work.header.is_training(), work.header.pass}})) {
+    model = std::move(node.mapped());
   }
   std::vector<c10::IValue> inputs;
   for (const graph::Source& source : sources) {
     const bool is_previous = source.kind == graph::Source::Kind::kPrevious;
     const bool from_work = is_previous || options_.is_root();
-    const std::size_t index = from_work ? source.index : place.at(source.index);
+    const auto place = std::ranges::find(wanted, source.index) - wanted.begin();
+    const std::size_t index = from_work ? source.index : static_cast<std::size_t>(place);
     const std::vector<c10::IValue>& values = from_work ? work.values : model;
     if (index >= values.size()) {
       throw_invalid("[provider] pass ", work.header.pass, " has ", values.size(),

@@ -11,6 +11,24 @@
 
 namespace ravnest::provider {
 
+transport::Tensor to_plain(const at::Tensor& given) {
+  const auto kept = std::make_shared<const at::Tensor>(given.detach().cpu().contiguous());
+  const auto* data = static_cast<const std::byte*>(kept->const_data_ptr());
+  return {.dtype = engine::from_torch(kept->scalar_type()),
+          .shape = kept->sizes().vec(),
+          .bytes = Bytes(kept, {data, kept->nbytes()})};
+}
+
+at::Tensor from_plain(const transport::Tensor& tensor, c10::Device device) {
+  const auto options = at::TensorOptions().dtype(engine::to_torch(tensor.dtype));
+  if (tensor.bytes.empty()) {
+    return at::empty(tensor.shape, options.device(device));
+  }
+  // Nobody else writes to what came from outside, and no graph changes an input in place.
+  auto* data = const_cast<std::byte*>(tensor.bytes.data());
+  return at::from_blob(data, tensor.shape, [kept = tensor.bytes](void*) {}, options).to(device);
+}
+
 namespace {
 
 // What a value is, one letter each.
@@ -23,24 +41,6 @@ enum Letter : char {
   kFlag = 'b',
   kNone = 'n',
 };
-
-transport::Tensor to_wire(const at::Tensor& given) {
-  const auto kept = std::make_shared<const at::Tensor>(given.detach().cpu().contiguous());
-  const auto* data = static_cast<const std::byte*>(kept->const_data_ptr());
-  return {.dtype = engine::from_torch(kept->scalar_type()),
-          .shape = kept->sizes().vec(),
-          .bytes = Bytes(kept, {data, kept->nbytes()})};
-}
-
-at::Tensor from_wire(const transport::Tensor& tensor, c10::Device device) {
-  const auto options = at::TensorOptions().dtype(engine::to_torch(tensor.dtype));
-  if (tensor.bytes.empty()) {
-    return at::empty(tensor.shape, options.device(device));
-  }
-  // Nobody else writes to what came from outside, and no graph changes an input in place.
-  auto* data = const_cast<std::byte*>(tensor.bytes.data());
-  return at::from_blob(data, tensor.shape, [kept = tensor.bytes](void*) {}, options).to(device);
-}
 
 char letter_of(const c10::IValue& value) {
   if (value.isTensor()) {
@@ -84,17 +84,17 @@ c10::IValue from_letter(char letter, const transport::Tensor& tensor, c10::Devic
   switch (letter) {
     case kInteger:
       expect_scalar(graph::DType::kInt64);
-      return from_wire(tensor, at::kCPU).item<std::int64_t>();
+      return from_plain(tensor, at::kCPU).item<std::int64_t>();
     case kNumber:
       expect_scalar(graph::DType::kFloat64);
-      return from_wire(tensor, at::kCPU).item<double>();
+      return from_plain(tensor, at::kCPU).item<double>();
     case kFlag:
       expect_scalar(graph::DType::kBool);
-      return from_wire(tensor, at::kCPU).item<bool>();
+      return from_plain(tensor, at::kCPU).item<bool>();
     case kTensor:
-      return from_wire(tensor, device);
+      return from_plain(tensor, device);
     case kTensorWithGradient: {
-      at::Tensor made = from_wire(tensor, device);
+      at::Tensor made = from_plain(tensor, device);
       if (!made.is_floating_point() && !made.is_complex()) {
         throw_invalid("[provider] a tensor of dtype ", graph::name_of(tensor.dtype),
                       " has no gradient.");
@@ -113,7 +113,7 @@ void pack(const std::vector<c10::IValue>& values, transport::Message& message) {
     const char letter = letter_of(value);
     message.metadata.push_back(letter);
     if (letter != kUndefined && letter != kNone) {
-      message.tensors.push_back(to_wire(as_tensor(value, letter)));
+      message.tensors.push_back(to_plain(as_tensor(value, letter)));
     }
   }
 }

@@ -9,6 +9,11 @@
 
 namespace ravnest::provider {
 
+// A tensor's values row by row, sharing its memory where it is whole and the machine's own; and
+// back, sharing the bytes where the device is the CPU.
+transport::Tensor to_plain(const at::Tensor& tensor);
+at::Tensor from_plain(const transport::Tensor& tensor, c10::Device device);
+
 // Puts flat values into a message: tensors as they are (sharing their bytes where they are whole
 // and in main memory), numbers as tensors without dimensions. The message's metadata notes what
 // each one is, and which tensors want a gradient.
