@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 
 @dataclass
 class Ratio:
-    """Ours over theirs. `low` and `high` are the 10th and 90th percentile of the pairs."""
+    """Ours over theirs. `low` and `high` are the 10th and 90th percentile of the pairs. The target is
+    the most it should be, or the least where `at_least`."""
 
     name: str
     median: float
@@ -20,10 +21,11 @@ class Ratio:
     theirs: float
     unit: str
     pairs: int
+    at_least: bool = False
 
     @property
     def met(self) -> bool:
-        return self.median <= self.target
+        return self.median >= self.target if self.at_least else self.median <= self.target
 
     def to_json(self) -> dict:
         return {**asdict(self), "met": self.met}
@@ -76,17 +78,26 @@ def compare(name: str, *, ours: Callable, theirs: Callable, target: float, effor
     return summary(name, pairs, target)
 
 
-def summary(name: str, pairs: list[tuple[float, float]], target: float) -> Ratio:
+def summary(
+    name: str,
+    pairs: list[tuple[float, float]],
+    target: float,
+    *,
+    unit: str = "ms",
+    scale: float = 1e3,
+    at_least: bool = False,
+) -> Ratio:
     ratios = sorted(mine / other for mine, other in pairs)
-    tenths = statistics.quantiles(ratios, n=10, method="inclusive")
+    tenths = statistics.quantiles(ratios, n=10, method="inclusive") if ratios[1:] else ratios
     return Ratio(
         name=name,
         median=statistics.median(ratios),
         low=tenths[0],
         high=tenths[-1],
         target=target,
-        ours=statistics.median(mine for mine, _ in pairs) * 1e3,
-        theirs=statistics.median(other for _, other in pairs) * 1e3,
-        unit="ms",
+        ours=statistics.median(mine for mine, _ in pairs) * scale,
+        theirs=statistics.median(other for _, other in pairs) * scale,
+        unit=unit,
         pairs=len(pairs),
+        at_least=at_least,
     )

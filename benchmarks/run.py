@@ -1,8 +1,8 @@
 """The figures: `make bench`, or `python benchmarks/run.py --only step/cnn`.
 
-Everything is measured side by side in one run, on one thread, and told as a ratio:
-ours over eager PyTorch's (over plain reading, for files). A median above its target
-is short of it, and the table says so.
+Everything is measured side by side in one run, on one thread for each process, and told as a ratio:
+ours over eager PyTorch's (over plain reading, for files; see docs/benchmarks.md). A median that
+does not reach its target is short of it, and the table says so.
 """
 
 import argparse
@@ -15,7 +15,10 @@ from pathlib import Path
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
+import links  # noqa: E402
+import pipeline  # noqa: E402
 import reading  # noqa: E402
+import starting  # noqa: E402
 import step_memory  # noqa: E402
 import step_time  # noqa: E402
 import torch  # noqa: E402
@@ -29,6 +32,12 @@ def jobs(effort: Effort) -> Iterator[tuple[str, Callable[[], list[Ratio]]]]:
     for work in works():
         yield f"memory/{work.name}", lambda work=work: [step_memory.measure(work, effort)]
     yield "read", lambda: reading.measure(effort)
+    for model in pipeline.MODELS:
+        yield f"pipeline/{model}", lambda model=model: pipeline.measure(model, effort)
+    yield "memory/stage", lambda: pipeline.measure_memory(effort)
+    yield "walkthrough", lambda: starting.measure_epochs(effort)
+    yield "start", lambda: starting.measure_start(effort)
+    yield "link", lambda: links.measure(effort)
 
 
 def line(ratio: Ratio) -> str:
@@ -36,13 +45,14 @@ def line(ratio: Ratio) -> str:
     values = f"{ratio.ours:.2f} / {ratio.theirs:.2f} {ratio.unit}"
     verdict = "met" if ratio.met else "SHORT"
     return (
-        f"{ratio.name:<22} {ratio.median:>7.3f} {spread:>13} "
-        f"{'<= ' + format(ratio.target, '.2f'):>8} {verdict:>6} {values:>24} {ratio.pairs:>6}"
+        f"{ratio.name:<26} {ratio.median:>7.3f} {spread:>13} "
+        f"{('>= ' if ratio.at_least else '<= ') + format(ratio.target, '.2f'):>8} {verdict:>6} "
+        f"{values:>24} {ratio.pairs:>6}"
     )
 
 
 HEADER = (
-    f"{'what':<22} {'ratio':>7} {'p10-p90':>13} {'target':>8} {'':>6} "
+    f"{'what':<26} {'ratio':>7} {'p10-p90':>13} {'target':>8} {'':>6} "
     f"{'ours / theirs':>24} {'pairs':>6}"
 )
 

@@ -1,4 +1,4 @@
-"""A small GPT; the token embedding and the output layer are one tensor."""
+"""A small GPT; the token embedding and the output layer are one tensor unless it is not `tied`."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ class GPTConfig:
     heads: int = 8
     width: int = 256
     dropout: float = 0.0
+    tied: bool = True
 
 
 class CausalSelfAttention(nn.Module):
@@ -73,7 +74,8 @@ class GPT(nn.Module):
         self.ln_f = nn.LayerNorm(config.width)
         self.lm_head = nn.Linear(config.width, config.vocab, bias=False)
         self.apply(self._init)
-        self.lm_head.weight = self.wte.weight
+        if config.tied:
+            self.lm_head.weight = self.wte.weight
 
     @staticmethod
     def _init(module):

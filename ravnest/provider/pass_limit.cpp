@@ -6,15 +6,17 @@ namespace ravnest::provider {
 
 namespace {
 
-constexpr std::size_t kWindowsOfLimit = 4;  // a window is so many times the limit, in passes
+constexpr std::size_t kWindowsOfLimit = 2;  // a window is so many times the limit, in passes
 constexpr double kStalled = 0.05;           // of the time: more would help
 constexpr double kCalm = 0.01;              // of the time: fewer might do
 constexpr std::size_t kLongestPatience = 512;
 
 }  // namespace
 
-PassLimit::PassLimit(std::size_t least, std::size_t most)
-    : least_(std::max<std::size_t>(least, 1)), most_(std::max(most, least_)), value_(least_) {}
+PassLimit::PassLimit(std::size_t least, std::size_t expected, std::size_t most)
+    : least_(std::max<std::size_t>(least, 1)),
+      most_(std::max(most, least_)),
+      value_(std::clamp(expected, least_, most_)) {}
 
 void PassLimit::on_pass(Duration since_last) {
   elapsed_ += since_last;

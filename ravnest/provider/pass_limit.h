@@ -8,12 +8,12 @@ namespace ravnest::provider {
 // How many passes the root has on their way. Enough that no stage waits for work, and no more,
 // since every pass in flight makes gradients later: raised where the root stood still for want of
 // an answer, lowered again from time to time to see whether fewer do. Between `least` (one for each
-// stage) and `most`, which bounds the delay.
+// stage) and `most`, which bounds the delay; at first what the plan `expected`.
 class PassLimit {
  public:
   using Duration = std::chrono::nanoseconds;
 
-  PassLimit(std::size_t least, std::size_t most);
+  PassLimit(std::size_t least, std::size_t expected, std::size_t most);
 
   std::size_t value() const { return value_; }
 

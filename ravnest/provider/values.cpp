@@ -4,7 +4,9 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "ravnest/base/error.h"
 #include "ravnest/engine/convert.h"
@@ -42,6 +44,10 @@ enum Letter : char {
   kNone = 'n',
 };
 
+// After a tensor's letter: its dimensions as they lie in memory, 'A' being the first.
+constexpr char kFirstDimension = 'A';
+static_assert(transport::kMaxRank <= 26);
+
 char letter_of(const c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
@@ -62,6 +68,48 @@ char letter_of(const c10::IValue& value) {
   throw_invalid("[provider] a value of type ", value.tagKind(), " cannot be sent.");
 }
 
+// The dimensions from the widest stride to the narrowest.
+std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  if (!tensor.is_contiguous()) {
+    std::ranges::stable_sort(order, std::ranges::greater(),
+                             [&](std::int64_t d) { return tensor.stride(d); });
+  }
+  return order;
+}
+
+// Puts a tensor into a message in the order it has in memory, and notes that where it is not that
+// of its dimensions: a model's next view may rest on it.
+void pack_tensor(const at::Tensor& tensor, transport::Message& message) {
+  const std::vector<std::int64_t> order = memory_order(tensor);
+  if (std::ranges::is_sorted(order)) {
+    message.tensors.push_back(to_plain(tensor));
+    return;
+  }
+  for (const std::int64_t dimension : order) {
+    message.metadata.push_back(static_cast<char>(kFirstDimension + dimension));
+  }
+  message.tensors.push_back(to_plain(tensor.permute(order)));
+}
+
+// Undoes what pack_tensor noted.
+at::Tensor in_order(const at::Tensor& tensor, std::string_view noted) {
+  if (noted.empty()) {
+    return tensor;
+  }
+  std::vector<std::int64_t> back(static_cast<std::size_t>(tensor.dim()), -1);
+  for (std::size_t i = 0; i < noted.size(); ++i) {
+    const auto dimension = static_cast<std::size_t>(noted[i] - kFirstDimension);
+    if (noted.size() != back.size() || dimension >= back.size() || back[dimension] != -1) {
+      throw_invalid("[provider] a message gives a tensor of ", back.size(),
+                    " dimensions in an order that is none.");
+    }
+    back[dimension] = static_cast<std::int64_t>(i);
+  }
+  return tensor.permute(back);
+}
+
 at::Tensor as_tensor(const c10::IValue& value, char letter) {
   switch (letter) {
     case kInteger:
@@ -75,7 +123,8 @@ at::Tensor as_tensor(const c10::IValue& value, char letter) {
   }
 }
 
-c10::IValue from_letter(char letter, const transport::Tensor& tensor, c10::Device device) {
+c10::IValue from_letter(char letter, std::string_view order, const transport::Tensor& tensor,
+                        c10::Device device) {
   const auto expect_scalar = [&](graph::DType dtype) {
     if (tensor.dtype != dtype || !tensor.shape.empty()) {
       throw_invalid("[provider] expected a number in a message, got a tensor.");
@@ -92,9 +141,9 @@ c10::IValue from_letter(char letter, const transport::Tensor& tensor, c10::Devic
       expect_scalar(graph::DType::kBool);
       return from_plain(tensor, at::kCPU).item<bool>();
     case kTensor:
-      return from_plain(tensor, device);
+      return in_order(from_plain(tensor, device), order);
     case kTensorWithGradient: {
-      at::Tensor made = from_plain(tensor, device);
+      at::Tensor made = in_order(from_plain(tensor, device), order);
       if (!made.is_floating_point() && !made.is_complex()) {
         throw_invalid("[provider] a tensor of dtype ", graph::name_of(tensor.dtype),
                       " has no gradient.");
@@ -113,7 +162,7 @@ void pack(const std::vector<c10::IValue>& values, transport::Message& message) {
     const char letter = letter_of(value);
     message.metadata.push_back(letter);
     if (letter != kUndefined && letter != kNone) {
-      message.tensors.push_back(to_plain(as_tensor(value, letter)));
+      pack_tensor(as_tensor(value, letter), message);
     }
   }
 }
@@ -121,13 +170,20 @@ void pack(const std::vector<c10::IValue>& values, transport::Message& message) {
 std::vector<c10::IValue> unpack(const transport::Message& message, c10::Device device) {
   std::vector<c10::IValue> values;
   std::size_t next = 0;
-  for (const char letter : message.metadata) {
+  std::string_view rest = message.metadata;
+  while (!rest.empty()) {
+    const char letter = rest.front();
+    rest.remove_prefix(1);
+    const auto is_dimension = [](char c) { return c >= kFirstDimension && c <= 'Z'; };
+    const auto end = std::ranges::find_if_not(rest, is_dimension) - rest.begin();
+    const std::string_view order = rest.substr(0, static_cast<std::size_t>(end));
+    rest.remove_prefix(order.size());
     if (letter == kUndefined) {
       values.emplace_back(at::Tensor());
     } else if (letter == kNone) {
       values.emplace_back();
     } else if (next < message.tensors.size()) {
-      values.push_back(from_letter(letter, message.tensors[next++], device));
+      values.push_back(from_letter(letter, order, message.tensors[next++], device));
     } else {
       throw_invalid("[provider] a message has fewer tensors than it says.");
     }

@@ -16,7 +16,8 @@ at::Tensor from_plain(const transport::Tensor& tensor, c10::Device device);
 
 // Puts flat values into a message: tensors as they are (sharing their bytes where they are whole
 // and in main memory), numbers as tensors without dimensions. The message's metadata notes what
-// each one is, and which tensors want a gradient.
+// each one is, which tensors want a gradient, and the order of dimensions in memory where it is not
+// the usual one.
 void pack(const std::vector<c10::IValue>& values, transport::Message& message);
 
 // Takes them out again; tensors share the message's bytes where the device is the CPU. Throws
