@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from _compare import Effort, Ratio, summary
 from pipeline import MODELS, Load, free_ports, planned, rate, stages
 
-# The least that tbf may let through at once, and how long a packet may wait.
-SHAPE = "burst 32kbit latency 400ms"
+# What tbf lets through at once (more than one segment that the kernel has not cut yet), and how long
+# a packet may wait.
+SHAPE = "burst 128kb latency 400ms"
 
 
 def ip(*words: object) -> None:

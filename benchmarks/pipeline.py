@@ -92,7 +92,12 @@ def gflops() -> float:
 
 @contextlib.contextmanager
 def planned(
-    model: str, addresses: Sequence[str] = (), *, bandwidth: int = 10_000, tied: bool = False
+    model: str,
+    addresses: Sequence[str] = (),
+    *,
+    bandwidth: int = 10_000,
+    tied: bool = False,
+    with_loss: bool = False,
 ) -> Iterator[tuple[str, ravnest.Plan]]:
     """A plan of two stages in a folder of its own, balanced by measured times."""
     with tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder:
@@ -102,9 +107,13 @@ def planned(
         nodes.write_text(
             json.dumps({i: {"IP": each, "benchmarks": machine} for i, each in enumerate(hosts)})
         )
-        module, inputs, *_ = make_work(model, tied)
+        module, inputs, target, loss_of, _ = make_work(model, tied)
+        args = (inputs,)
+        if with_loss:
+            module = ravnest.capture(module, args, loss=loss_of, target=target)
+            args = (inputs, target)
         plan = ravnest.clusterize(
-            module, (inputs,), pass_data=True, clusters=1, nodes=nodes, out=folder, verbose=False
+            module, args, pass_data=True, clusters=1, nodes=nodes, out=folder, verbose=False
         )
         yield folder, plan
 
@@ -182,9 +191,9 @@ def measure_memory(effort: Effort) -> list[Ratio]:
     the stage must hold: weights for each version, gradients, optimizer, activations in flight."""
     load = MODELS["gpt"]
     pairs: dict[str, list[tuple[float, float]]] = {"root": [], "leaf": []}
-    with planned("gpt") as (folder, plan):
+    with planned("gpt", with_loss=True) as (folder, plan):
         for _ in range(2 if effort.min_pairs < 9 else 3):
-            leaf = stages("gpt", folder, load)
+            leaf = stages("gpt", folder, load, with_loss=True)
             found = {"root": leaf["root"], "leaf": leaf}
             for name, stage in zip(found, plan.clusters[0]["stages"], strict=True):
                 needed = expected_bytes(stage, found[name]["status"])

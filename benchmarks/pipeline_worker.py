@@ -133,8 +133,8 @@ def run_stage(options) -> None:
     node = Node(
         name=options.name,
         optimizer=torch.optim.Adam,
-        criterion=criterion,
-        labels=labels(),
+        criterion=None if options.with_loss else criterion,
+        labels=None if options.with_loss else labels(),
         threads=1,
         codec=options.codec,
         node_data=options.node_data,
@@ -145,13 +145,13 @@ def run_stage(options) -> None:
     warm_up()
     fixed = resident_kb()
     for _ in range(options.passes):
-        node.forward_compute(inputs)
+        node.forward_compute((inputs, target) if options.with_loss else inputs)
         if not node.is_root:
             break
     node.finish_training()
     status = node.status
     node.close()
-    if node.is_leaf:
+    if times:
         more = {"status": status, "fixed_kb": fixed, "loss": losses[-1]}
         report(times, len(inputs), options.warmup, **more)
     else:
@@ -194,6 +194,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     parser.add_argument("--tied", action="store_true")
+    parser.add_argument("--with-loss", action="store_true", help="the loss is in the plan's model")
     parser.add_argument("--name")
     parser.add_argument("--node-data")
     parser.add_argument("--codec", default="none")

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ravnest.program import Program, _Signature
 from ravnest.structure import Structure
 
 _TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
+_LAST_WORK = 2000  # milliseconds for what the loop is at when a run is ended
 _GOODBYE = 10_000  # milliseconds for the others to answer
 _LAST_GOODBYE = 500  # where the run has ended, and they may have gone
 _INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
@@ -349,7 +349,7 @@ class Node:
     def check_load_forward_buffer(self) -> None:
         """Returns when all passes that were submitted have begun; the C++ core works on them."""
         if self.is_root and self._provider is not None:
-            self._until(lambda: self._provider.status()["queued"] == 0 or self._pause())
+            self._until(lambda: self._provider.wait_until_begun(_TICK))
 
     def wait_for_backwards(self) -> None:
         """Returns when every pass that was submitted is done and learned from. On a stem or leaf,
@@ -430,9 +430,7 @@ class Node:
         if self._provider is None:
             return
         self._provider.stop(exit_code, reason or f"{self.name} ended the run.")
-        deadline = time.monotonic() + 2.0
-        while not self._provider.is_over() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self._provider.wait_until_over(_LAST_WORK)
         self._close_provider(_LAST_GOODBYE)
 
     def close(self) -> None:
@@ -577,12 +575,7 @@ class Node:
     def _wait_for_stage(self) -> None:
         """Until the root has begun the run."""
         self.start()
-        self._until(
-            lambda: self._provider.status()["versions"] or self._provider.is_over() or self._pause()
-        )
-
-    def _pause(self) -> None:
-        time.sleep(0.01)
+        self._until(lambda: self._provider.wait_until_ready(_TICK))
 
     def _until(self, attempt: Callable[[], Any]) -> Any:
         """Asks until there is an answer. Between two attempts Python handles signals."""

@@ -305,6 +305,11 @@ std::string out_spec(const PythonProvider& self, bool training) {
   return training || !program.eval_graph ? program.graph.out_spec : program.eval_graph->out_spec;
 }
 
+template <bool (Provider::*Wait)(Milliseconds)>
+bool waits(const PythonProvider& self, std::int64_t timeout) {
+  return ((*self).*Wait)(Milliseconds(timeout));
+}
+
 void bind_class(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<PythonProvider>(module, "Provider")
@@ -313,12 +318,10 @@ void bind_class(py::module_& module) {
           "start", [](const PythonProvider& self) { self->start(); }, Release())
       .def("submit", &submit, py::arg("purpose"), py::arg("inputs"), py::arg("samples"),
            py::arg("epoch"), py::arg("part"), py::arg("timeout"))
-      .def(
-          "wait_until_idle",
-          [](const PythonProvider& self, std::int64_t timeout) {
-            return self->wait_until_idle(Milliseconds(timeout));
-          },
-          py::arg("timeout"), Release())
+      .def("wait_until_begun", waits<&Provider::wait_until_begun>, py::arg("timeout"), Release())
+      .def("wait_until_idle", waits<&Provider::wait_until_idle>, py::arg("timeout"), Release())
+      .def("wait_until_over", waits<&Provider::wait_until_over>, py::arg("timeout"), Release())
+      .def("wait_until_ready", waits<&Provider::wait_until_ready>, py::arg("timeout"), Release())
       .def("take_prediction", &take_prediction, py::arg("timeout"))
       .def(
           "end_training", [](const PythonProvider& self) { self->end_training(); }, Release())

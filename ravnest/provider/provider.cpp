@@ -1,6 +1,7 @@
 #include "ravnest/provider/provider.h"
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -161,6 +162,9 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
       found_.reset();
     }
   }
+  // Threads to come share one heap: tensors are freed on others than they were made on, and each
+  // heap would keep what was freed in it.
+  ::mallopt(M_ARENA_MAX, 1);
   make_transport();
   Wiring::Handlers handlers{
       .on_message =
@@ -595,6 +599,11 @@ bool Provider::submit(PassHeader header, const std::vector<c10::IValue>& inputs,
   return impl_->submit(header, inputs, timeout);
 }
 
+bool Provider::wait_until_begun(Milliseconds timeout) {
+  return impl_->loop_->wait([](const StageLoop::Status& status) { return status.queued == 0; },
+                            timeout);
+}
+
 bool Provider::wait_until_idle(Milliseconds timeout) {
   return impl_->loop_->wait(
       [](const StageLoop::Status& status) { return status.queued == 0 && status.unfinished == 0; },
@@ -645,6 +654,16 @@ PassResult Provider::last_validation() const {
 bool Provider::is_over() const {
   const std::lock_guard lock(impl_->mutex_);
   return impl_->is_over_;
+}
+
+bool Provider::wait_until_over(Milliseconds timeout) {
+  std::unique_lock lock(impl_->mutex_);
+  return impl_->changed_.wait_until(lock, transport::deadline_in(timeout),
+                                    [this] { return impl_->is_over_; });
+}
+
+bool Provider::wait_until_ready(Milliseconds timeout) {
+  return impl_->wait([this] { return !impl_->run_.empty(); }, timeout);
 }
 
 void Provider::save() { impl_->save(); }

@@ -88,7 +88,8 @@ class Provider {
   // pass and generation are ours to set; `purpose`, `epoch`, `samples` and parts the caller's.
   // Waits for room: false at the deadline, and the pass was not taken.
   bool submit(PassHeader header, const std::vector<c10::IValue>& inputs, Milliseconds timeout);
-  // Until every pass that was submitted is done.
+  // Until every pass that was submitted has begun; is done.
+  bool wait_until_begun(Milliseconds timeout);
   bool wait_until_idle(Milliseconds timeout);
   // The output of the oldest prediction that was submitted and not yet taken.
   std::optional<std::vector<c10::IValue>> take_prediction(Milliseconds timeout);
@@ -102,6 +103,9 @@ class Provider {
   std::int64_t wait_for_validation(std::int64_t seen, Milliseconds timeout);
   PassResult last_validation() const;  // loss and counts, summed over its samples
   bool is_over() const;
+  bool wait_until_over(Milliseconds timeout);  // without throwing
+  // Until the root has begun the run, and there is a stage; or the run is over.
+  bool wait_until_ready(Milliseconds timeout);
 
   // Writes the weights as they are to submod_<stage>.safetensors.
   void save();
