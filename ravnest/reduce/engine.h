@@ -33,7 +33,8 @@ struct Failure {
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
-  virtual void on_moved(std::int64_t round, Contribution result, std::size_t nbytes_sent) = 0;
+  // The result is there, for Engine::take.
+  virtual void on_moved(std::int64_t round) = 0;
   virtual void on_failed(std::int64_t round, Failure failure) = 0;
   // Runs on the ring's thread, soon; not at all once the ring is stopped.
   virtual void post(std::function<void()> task) = 0;
@@ -51,6 +52,12 @@ class Engine {
   // At most one at a time: a result, a failure or abort() comes before the next.
   virtual void begin(const Task& task, Contribution contribution) = 0;
   virtual void abort() = 0;
+  struct Result {
+    Contribution contribution;
+    std::size_t nbytes_sent = 0;
+  };
+  // What on_moved told of; once, and when everyone has it.
+  virtual Result take() = 0;
   // Does what is due, and says when it wants to be called next.
   virtual transport::TimePoint tick(transport::TimePoint now) = 0;
 };
