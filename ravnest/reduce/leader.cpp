@@ -98,23 +98,23 @@ bool Leader::step(TimePoint now) {
     const auto phase = word_.phase;
     const auto round = word_.round;
     switch (phase) {
-      case Phase::kCollect:
+      case RoundPhase::kCollect:
         collect(now);
         break;
-      case Phase::kGather:
+      case RoundPhase::kGather:
         gather(now);
         break;
-      case Phase::kContribute:
+      case RoundPhase::kContribute:
         take_contributions(now);
         break;
-      case Phase::kMove:
+      case RoundPhase::kMove:
         watch_move(now);
         break;
     }
     if (word_.phase == phase && word_.round == round) {
       return mark() != before;
     }
-    if (word_.phase == Phase::kGather) {
+    if (word_.phase == RoundPhase::kGather) {
       return true;  // everyone is to hear how the round ended before the next begins
     }
   }
@@ -122,20 +122,20 @@ bool Leader::step(TimePoint now) {
 
 TimePoint Leader::deadline() const {
   switch (word_.phase) {
-    case Phase::kGather:
+    case RoundPhase::kGather:
       return first_ready_ ? after(std::max(*first_ready_, newest_), options_.patience)
                           : TimePoint::max();
-    case Phase::kContribute:
+    case RoundPhase::kContribute:
       return after(began_, options_.patience);
-    case Phase::kMove:
+    case RoundPhase::kMove:
       return first_failure_ ? after(*first_failure_, beat_of(options_)) : TimePoint::max();
-    case Phase::kCollect:
+    case RoundPhase::kCollect:
       break;
   }
   return after(began_, options_.silence);
 }
 
-void Leader::enter(Phase phase) {
+void Leader::enter(RoundPhase phase) {
   word_.phase = phase;
   word_.awaited.clear();
   first_ready_.reset();
@@ -155,7 +155,7 @@ void Leader::collect(TimePoint now) {
     }
   }
   word_.text = "its leader was lost";
-  enter(Phase::kGather);
+  enter(RoundPhase::kGather);
 }
 
 void Leader::gather(TimePoint now) {
@@ -202,6 +202,7 @@ void Leader::gather_final(TimePoint now) {
 void Leader::forgive() {
   for (Peer& peer : peers_) {
     peer.is_banned = false;
+    peer.strikes = 0;
   }
 }
 
@@ -243,7 +244,7 @@ void Leader::begin(std::vector<std::size_t> participants, bool is_final, TimePoi
   for (const std::size_t rank : participants) {
     peers_[rank].incarnation = peers_[rank].word.incarnation;
   }
-  enter(Phase::kContribute);
+  enter(RoundPhase::kContribute);
   word_.participants = std::move(participants);
   word_.refused.clear();
   word_.is_final = is_final;
@@ -282,35 +283,36 @@ void Leader::take_contributions(TimePoint now) {
     abandon("nobody had values to give");
   } else if (word_.awaited.empty()) {
     word_.text = text_(word_.round);
-    enter(Phase::kMove);
+    enter(RoundPhase::kMove);
   }
 }
 
-std::optional<std::size_t> Leader::find_culprit(TimePoint now) {
+const Leader::Peer* Leader::find_accuser(TimePoint now) {
   const Peer* accuser = nullptr;
-  bool are_all_stuck = true;
+  bool is_certain = true;
   for (const std::size_t rank : word_.participants) {
     const Peer& peer = peers_[rank];
     if (!is_in_round(peer) || peer.word.stage != Stage::kFailed) {
-      are_all_stuck &= is_in_round(peer) && peer.word.stage == Stage::kDone;
-      continue;
-    }
-    // Who stands behind the culprit starves first; those further on have had more.
-    if (accuser == nullptr || peer.word.progress < accuser->word.progress) {
+      is_certain &= is_in_round(peer) && peer.word.stage == Stage::kDone;
+    } else if (peer.word.is_proven) {
+      return &peer;
+    } else if (accuser == nullptr || peer.word.progress < accuser->word.progress) {
+      // Who stands behind the culprit starves first; those further on have had more.
       accuser = &peer;
     }
   }
-  if (accuser == nullptr) {
-    return std::nullopt;
+  if (accuser != nullptr) {
+    first_failure_ = first_failure_.value_or(now);
   }
-  first_failure_ = first_failure_.value_or(now);
-  const auto suspect = static_cast<std::size_t>(std::max<std::int64_t>(0, accuser->word.suspect));
-  const bool is_confession = &peers_[suspect] == accuser;
-  if (!is_confession && !are_all_stuck && now < deadline()) {
-    return std::nullopt;  // others may know better
-  }
-  word_.text = concat(name(suspect), " ", accuser->word.text);
-  return suspect;
+  return is_certain || now >= deadline() ? accuser : nullptr;  // others may know better
+}
+
+void Leader::strike(const MemberWord& accusation) {
+  const auto rank = static_cast<std::size_t>(std::max<std::int64_t>(0, accusation.suspect));
+  Peer& suspect = peers_[rank];
+  // Once is chance; but nothing else may hold up the others for ever.
+  suspect.is_banned = accusation.is_proven || ++suspect.strikes > 1;
+  abandon(concat(name(rank), " ", accusation.text));
 }
 
 void Leader::watch_move(TimePoint now) {
@@ -325,9 +327,8 @@ void Leader::watch_move(TimePoint now) {
   }
   if (are_done) {
     commit();
-  } else if (const auto culprit = find_culprit(now)) {
-    peers_[*culprit].is_banned = true;
-    abandon(word_.text);
+  } else if (const Peer* accuser = find_accuser(now)) {
+    strike(accuser->word);
   }
 }
 
@@ -335,12 +336,12 @@ void Leader::commit() {
   merge(word_.history, {{.epoch = word_.epoch, .round = word_.round}});
   forgive();
   word_.text.clear();
-  enter(Phase::kGather);
+  enter(RoundPhase::kGather);
 }
 
 void Leader::abandon(const std::string& why) {
   word_.text = why;
-  enter(Phase::kGather);
+  enter(RoundPhase::kGather);
 }
 
 }  // namespace ravnest::reduce

@@ -55,6 +55,7 @@ class Leader {
     bool is_down = false;
     bool is_lost = false;
     bool is_banned = false;  // from the next round that counts
+    int strikes = 0;         // rounds that failed because of it, since one that counted
     TimePoint heard;
     std::int64_t incarnation = 0;  // when the round began
   };
@@ -75,12 +76,13 @@ class Leader {
   void watch_move(TimePoint now);
   void begin(std::vector<std::size_t> participants, bool is_final, TimePoint now);
   void drop_unready(std::vector<std::size_t>& participants, TimePoint now);
-  void enter(Phase phase);
+  void enter(RoundPhase phase);
   void forgive();
   void commit();
   void abandon(const std::string& why);
-  // The rank whose fault it was, and says so.
-  std::optional<std::size_t> find_culprit(TimePoint now);
+  // The member who says whose fault it was.
+  const Peer* find_accuser(TimePoint now);
+  void strike(const MemberWord& accusation);
   std::string name(std::size_t rank) const { return options_.members[rank].name; }
 
   const RingOptions& options_;

@@ -53,6 +53,7 @@ MemberWord Member::word() const {
   if (round_ != 0 && stage_ == Stage::kFailed) {
     word.suspect = static_cast<std::int64_t>(failure_.suspect);
     word.progress = static_cast<std::int64_t>(failure_.progress);
+    word.is_proven = failure_.is_proven;
     word.text = failure_.why;
   }
   return word;
@@ -222,7 +223,7 @@ void Member::follow(const LeaderWord& word, TimePoint now) {
   settle(word);
   take_part(word);
   const bool is_time =
-      word.phase != Phase::kCollect && (!is_final_ || word.are_final || history_.empty());
+      word.phase != RoundPhase::kCollect && (!is_final_ || word.are_final || history_.empty());
   if (is_behind() && round_ == 0 && !is_finished_ && is_time) {
     actions_.catch_up(latest_);
   }
@@ -239,13 +240,13 @@ void Member::settle(const LeaderWord& word) {
     return;
   }
   const bool is_current = word.epoch == task_.epoch && word.round == round_ &&
-                          word.phase >= Phase::kContribute &&
+                          word.phase >= RoundPhase::kContribute &&
                           contains(word.participants, options_.rank);
   if (stage_ == Stage::kDone &&
       contains(word.history, Commit{.epoch = task_.epoch, .round = round_})) {
     finish();
-  } else if (word.phase != Phase::kCollect && !is_current) {
-    const bool is_told = word.phase == Phase::kGather && !word.text.empty();
+  } else if (word.phase != RoundPhase::kCollect && !is_current) {
+    const bool is_told = word.phase == RoundPhase::kGather && !word.text.empty();
     drop_round(is_refused_ ? "our values are not finite"
                : is_told   ? printable(word.text)
                            : "it went on without us");
@@ -256,13 +257,15 @@ void Member::take_part(const LeaderWord& word) {
   if (!contains(word.participants, options_.rank)) {
     return;
   }
-  if (word.phase == Phase::kContribute && round_ == 0 && is_offered_ && word.round > last_round_) {
+  if (word.phase == RoundPhase::kContribute && round_ == 0 && is_offered_ &&
+      word.round > last_round_) {
     round_ = last_round_ = word.round;
     stage_ = Stage::kBegun;
     task_ = {.epoch = word.epoch, .round = word.round};
     is_final_round_ = word.is_final;
     actions_.begin(round_);
-  } else if (word.phase == Phase::kMove && round_ == word.round && stage_ == Stage::kContributed) {
+  } else if (word.phase == RoundPhase::kMove && round_ == word.round &&
+             stage_ == Stage::kContributed) {
     stage_ = Stage::kMoving;
     task_.participants = word.participants;
     const auto place = std::ranges::find(word.participants, options_.rank);

@@ -182,11 +182,16 @@ void Ring::Core::run() {
       }
       tasks.swap(tasks_);
     }
-    for (const auto& task : tasks) {
-      task();
+    try {
+      for (const auto& task : tasks) {
+        task();
+      }
+      tasks.clear();
+      deadline = tick(Clock::now());
+    } catch (const std::exception& error) {  // a transport that is no more; the others go on
+      notice(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
+      deadline = transport::after(Clock::now(), options_.silence);
     }
-    tasks.clear();
-    deadline = tick(Clock::now());
     publish();
   }
   // In this order: nobody calls us back from here on.

@@ -55,7 +55,7 @@ class WireEngine : public Engine {
   void drain();
   void sort(Arrival arrival);
   void work(const std::function<void()>& step);
-  void fail(std::size_t suspect, const std::string& why);
+  void fail(std::size_t suspect, const std::string& why, bool is_proven = false);
 
   const RingOptions& options_;
   transport::Transport& transport_;
@@ -131,7 +131,7 @@ void WireEngine::work(const std::function<void()>& step) {
       listener_.on_moved(round_->task().round);
     }
   } catch (const Suspicion& suspicion) {
-    fail(suspicion.rank(), suspicion.what());
+    fail(suspicion.rank(), suspicion.what(), true);
   }
 }
 
@@ -175,13 +175,14 @@ Engine::Result WireEngine::take() {
   return result;
 }
 
-void WireEngine::fail(std::size_t suspect, const std::string& why) {
+void WireEngine::fail(std::size_t suspect, const std::string& why, bool is_proven) {
   if (!std::exchange(is_moving_, false)) {
     return;
   }
   courier_.clear();
-  listener_.on_failed(round_->task().round,
-                      {.suspect = suspect, .progress = round_->received(), .why = why});
+  listener_.on_failed(
+      round_->task().round,
+      {.suspect = suspect, .progress = round_->received(), .why = why, .is_proven = is_proven});
 }
 
 void WireEngine::on_unsent(std::size_t rank, std::int64_t round, const std::string& why) {

@@ -106,7 +106,7 @@ Message write(const MemberWord& word) {
   for (const std::int64_t number :
        {word.leader, word.incarnation, static_cast<std::int64_t>(word.stage), word.seen,
         std::int64_t{word.is_final}, std::int64_t{word.is_finished}, std::int64_t{word.is_refused},
-        word.suspect, word.progress, word.values, word.maxima}) {
+        word.suspect, word.progress, std::int64_t{word.is_proven}, word.values, word.maxima}) {
     out.put(number);
   }
   out.put_history(word.history);
@@ -145,6 +145,7 @@ MemberWord read_member(Reader& in, const Message& message, std::size_t members) 
   word.is_refused = in.flag();
   word.suspect = in.number(-1, static_cast<std::int64_t>(members) - 1);
   word.progress = in.number();
+  word.is_proven = in.flag();
   word.values = in.number();
   word.maxima = in.number();
   word.history = in.history();
@@ -154,7 +155,7 @@ MemberWord read_member(Reader& in, const Message& message, std::size_t members) 
 LeaderWord read_leader(Reader& in, const Message& message) {
   LeaderWord word{.epoch = message.epoch, .round = message.pass, .text = message.metadata};
   word.incarnation = in.number(1);
-  word.phase = in.one_of(Phase::kMove);
+  word.phase = in.one_of(RoundPhase::kMove);
   word.is_final = in.flag();
   word.are_final = in.flag();
   word.latest = in.commit();

@@ -35,7 +35,7 @@ enum class Stage : std::uint8_t {
 };
 
 // What a round is at, to its leader.
-enum class Phase : std::uint8_t {
+enum class RoundPhase : std::uint8_t {
   kCollect,     // a new leader asks everyone where they stand
   kGather,      // waits for members to be ready; what was not committed by now never will be
   kContribute,  // takes snapshots
@@ -56,6 +56,7 @@ struct MemberWord {
   bool is_refused = false;    // its values of this round are not finite, or not as many
   std::int64_t suspect = -1;  // with kFailed: a rank
   std::int64_t progress = 0;
+  bool is_proven = false;   // as in Failure
   std::int64_t values = 0;  // how many a contribution has
   std::int64_t maxima = 0;
   History history;
@@ -66,7 +67,7 @@ struct MemberWord {
 struct LeaderWord {
   std::int64_t epoch = 0;
   std::int64_t incarnation = 0;
-  Phase phase = Phase::kCollect;
+  RoundPhase phase = RoundPhase::kCollect;
   std::int64_t round = 0;
   bool is_final = false;   // the round
   bool are_final = false;  // all members that live
