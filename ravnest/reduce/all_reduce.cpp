@@ -1,7 +1,6 @@
 #include "ravnest/reduce/all_reduce.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -13,6 +12,8 @@ namespace {
 
 using transport::Message;
 
+// Acknowledgements of the last chunks are on their way when the round is over.
+constexpr Milliseconds kReturn{50};
 constexpr const char* kNotFinite = "sent values that are not finite";
 
 std::span<const float> as_floats(const Bytes& bytes) {
@@ -68,14 +69,14 @@ AllReduce::AllReduce(const RingOptions& options, const Task& task, Contribution 
       task_(task),
       send_(std::move(send)),
       pieces_(make_pieces(options, task.participants.size())),
-      values_(std::make_shared<std::vector<float>>(std::move(contribution.values))),
+      values_(std::move(contribution.values)),
       maxima_(std::move(contribution.maxima)) {
-  RAVNEST_CHECK(values_->size() == options.values && maxima_.size() == options.maxima);
+  RAVNEST_CHECK(values_.size() == options.values && maxima_.size() == options.maxima);
 }
 
 void AllReduce::start() {
   if (size() == 1) {
-    if (!are_finite(*values_)) {
+    if (!are_finite(values_.all())) {
       throw Suspicion(options_.rank, kNotFinite);
     }
     return;
@@ -269,13 +270,13 @@ void AllReduce::send_maxima(std::size_t step) {
 }
 
 std::span<float> AllReduce::floats_at(const Range& range) {
-  return std::span(*values_).subspan(range.offset, range.size);
+  return values_.all().subspan(range.offset, range.size);
 }
 
 transport::Encoded AllReduce::encoded(const Range& range) {
   const transport::Tensor tensor{.dtype = graph::DType::kFloat32,
                                  .shape = {static_cast<std::int64_t>(range.size)},
-                                 .bytes = {values_, std::as_bytes(floats_at(range))}};
+                                 .bytes = values_.lend(range.offset, range.size)};
   return transport::encode(tensor, options_.codec);
 }
 
@@ -327,14 +328,8 @@ void AllReduce::send_coded(std::size_t place, const ChunkHead& head, Bytes bytes
 
 Engine::Result AllReduce::result() {
   Engine::Result result{.nbytes_sent = nbytes_sent_};
+  result.contribution.values = values_.take(kReturn);
   result.contribution.maxima = std::move(maxima_);
-  if (values_.use_count() == 1) {
-    // Others have let go of the bytes; see what they did before.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    result.contribution.values = std::move(*values_);
-  } else {
-    result.contribution.values = *values_;
-  }
   return result;
 }
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "ravnest/reduce/engine.h"
+#include "ravnest/reduce/lent_floats.h"
 #include "ravnest/reduce/pieces.h"
 #include "ravnest/reduce/ring.h"
 
@@ -117,8 +117,7 @@ class AllReduce {
   const Task task_;
   const Send send_;
   const Pieces pieces_;
-  // Shared with messages on their way.
-  std::shared_ptr<std::vector<float>> values_;
+  LentFloats values_;
   std::vector<std::int64_t> maxima_;
   std::map<std::size_t, Source> sources_;  // by rank
   std::vector<Exchange> exchanges_;        // by chunk

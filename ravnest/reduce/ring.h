@@ -34,7 +34,7 @@ struct RingOptions {
   Milliseconds patience{10'000};
   // Between notices while waiting.
   Milliseconds progress{1000};
-  std::size_t largest_chunk = std::size_t{512} << 10;  // bytes of values in one message
+  std::size_t largest_chunk = std::size_t{1} << 20;  // bytes of values in one message
 };
 
 // Called on the ring's own thread; must not block. Calls of the ring from within are fine, but
