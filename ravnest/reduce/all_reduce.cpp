@@ -94,7 +94,7 @@ void AllReduce::start() {
 
 void AllReduce::expect(std::size_t place, Part part, std::size_t segment) {
   if (const std::size_t chunks = pieces_.chunks(segment); chunks > 0) {
-    sources_[task_.participants[place]].stretches.push_back({.part = part, .segment = segment});
+    sources_[task_.participants[place]][{part, segment}] = 0;
     missing_ += chunks;
   }
 }
@@ -138,7 +138,7 @@ void AllReduce::start_exchange() {
 
 std::size_t AllReduce::awaited() const {
   for (const auto& [rank, source] : sources_) {
-    if (source.at < source.stretches.size()) {
+    if (!source.empty()) {
       return rank;
     }
   }
@@ -169,19 +169,14 @@ void AllReduce::take(std::size_t rank, const Message& message) {
 }
 
 void AllReduce::check_order(std::size_t rank, const ChunkHead& head) {
-  const auto found = sources_.find(rank);
-  if (found == sources_.end() || found->second.at == found->second.stretches.size()) {
-    throw_invalid("[reduce] expected no more values from member ", rank, ", got some.");
+  Source& source = sources_[rank];
+  const auto found = source.find({head.part, head.segment});
+  if (found == source.end() || head.chunk != found->second) {
+    throw_invalid("[reduce] expected the next chunk of a segment that is still to come, got chunk ",
+                  head.chunk, " of segment ", head.segment, ".");
   }
-  Source& source = found->second;
-  const Stretch& wanted = source.stretches[source.at];
-  if (head.part != wanted.part || head.segment != wanted.segment || head.chunk != source.chunk) {
-    throw_invalid("[reduce] expected chunk ", source.chunk, " of segment ", wanted.segment,
-                  ", got chunk ", head.chunk, " of segment ", head.segment, ".");
-  }
-  if (++source.chunk == pieces_.chunks(wanted.segment)) {
-    ++source.at;
-    source.chunk = 0;
+  if (++found->second == pieces_.chunks(head.segment)) {
+    source.erase(found);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ravnest/reduce/engine.h"
@@ -73,15 +74,8 @@ class AllReduce {
   Engine::Result result();
 
  private:
-  struct Stretch {  // of one segment's chunks
-    Part part = Part::kScatter;
-    std::size_t segment = 0;
-  };
-  struct Source {  // what is still to come from one participant, in order
-    std::vector<Stretch> stretches;
-    std::size_t at = 0;
-    std::size_t chunk = 0;
-  };
+  // What is still to come from one participant: of each segment the next chunk.
+  using Source = std::map<std::pair<Part, std::size_t>, std::size_t>;
   struct Exchange {  // contributions to one chunk of our segment
     std::vector<Bytes> by_place;
     std::size_t count = 0;

@@ -144,10 +144,15 @@ void Leader::enter(RoundPhase phase) {
 
 void Leader::collect(TimePoint now) {
   const bool is_late = now - began_ > options_.silence;
-  for (const Peer& peer : peers_) {
+  word_.awaited.clear();
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
     if (!peer.is_known && !peer.is_lost && !(is_late && is_unseen(peer))) {
-      return;
+      word_.awaited.push_back(rank);
     }
+  }
+  if (!word_.awaited.empty()) {
+    return;
   }
   for (const Peer& peer : peers_) {
     if (is_live(peer)) {
