@@ -89,11 +89,14 @@ TimePoint Links::tick(TimePoint now) {
 Link Links::link(std::size_t rank, TimePoint now) {
   Line& line = lines_[rank];
   const transport::ChannelState state = line.sender->state();
+  const Phase in = line.receiver->state().phase;
+  line.was_open = line.was_open || (in != Phase::kWaiting && in != Phase::kFailed);
   if (state.phase == Phase::kOpen) {
     line.was_open = true;
     line.has_left = false;
     line.open_at = now;
   } else if (is_over(state.phase)) {
+    line.was_open = line.was_open || state.phase == Phase::kClosed;  // it said goodbye
     line.has_left = line.was_open;
   } else if (state.phase == Phase::kLost) {
     line.was_open = true;
