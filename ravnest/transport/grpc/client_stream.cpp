@@ -76,6 +76,7 @@ void ClientStream::pump() {
 
 void ClientStream::OnWriteDone(bool ok) {
   baton_.take();
+  out_.Clear();  // whoever lent the bytes may want them back before the next frame
   if (!ok) {
     return;  // the read has failed too, or will
   }

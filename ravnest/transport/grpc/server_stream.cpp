@@ -57,6 +57,7 @@ void ServerStream::pump() {
 
 void ServerStream::OnWriteDone(bool ok) {
   baton_.take();
+  out_.Clear();  // whoever lent the bytes may want them back before the next frame
   if (!ok) {
     return;  // the read has failed too, or will
   }

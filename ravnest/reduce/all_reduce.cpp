@@ -1,0 +1,331 @@
+#include "ravnest/reduce/all_reduce.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/reduce/sums.h"
+
+namespace ravnest::reduce {
+
+namespace {
+
+using transport::Message;
+
+// Acknowledgements of the last chunks are on their way when the round is over.
+constexpr Milliseconds kReturn{50};
+constexpr const char* kNotFinite = "sent values that are not finite";
+
+std::span<const float> as_floats(const Bytes& bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+Pieces make_pieces(const RingOptions& options, std::size_t participants) {
+  return {.values = options.values,
+          .segments = participants,
+          .chunk = std::max<std::size_t>(1, options.largest_chunk / sizeof(float))};
+}
+
+Bytes floats_of(const Message& message, const ChunkHead& head, std::size_t count) {
+  const std::int64_t shape[]{static_cast<std::int64_t>(count)};
+  return transport::decode(message.tensors[0].bytes, head.codec,
+                           static_cast<std::int64_t>(graph::DType::kFloat32), shape, {});
+}
+
+std::size_t checked_number(std::int64_t number, std::int64_t most) {
+  if (number < 0 || number > most) {
+    throw_invalid("[reduce] expected a number from 0 to ", most, " in a message of values, got ",
+                  number, ".");
+  }
+  return static_cast<std::size_t>(number);
+}
+
+}  // namespace
+
+ChunkHead read_chunk_head(const Message& message) {
+  if (message.kind != transport::MessageKind::kReduce || message.fields.size() != 5 ||
+      message.tensors.size() != 1 || message.epoch < 0 || message.pass < 0) {
+    throw_invalid("[reduce] expected a message of values, got a ", name_of(message.kind),
+                  " message of another form.");
+  }
+  ChunkHead head;
+  head.part = static_cast<Part>(
+      checked_number(message.fields[0], static_cast<std::int64_t>(Part::kMaxima)));
+  head.segment = checked_number(message.fields[1], INT64_MAX);
+  head.chunk = checked_number(message.fields[2], INT64_MAX);
+  head.codec.numbers = static_cast<transport::Numbers>(
+      checked_number(message.fields[3], static_cast<std::int64_t>(transport::Numbers::kInt8Rows)));
+  head.codec.zstd = checked_number(message.fields[4], 1) == 1;
+  const auto wanted = head.part == Part::kMaxima ? graph::DType::kInt64 : graph::DType::kUInt8;
+  if (message.tensors[0].dtype != wanted) {
+    throw_invalid("[reduce] expected bytes of values or maxima, got another dtype.");
+  }
+  return head;
+}
+
+AllReduce::AllReduce(const RingOptions& options, const Task& task, Contribution contribution,
+                     Send send)
+    : options_(options),
+      task_(task),
+      send_(std::move(send)),
+      pieces_(make_pieces(options, task.participants.size())),
+      values_(std::move(contribution.values)),
+      maxima_(std::move(contribution.maxima)) {
+  RAVNEST_CHECK(values_.size() == options.values && maxima_.size() == options.maxima);
+}
+
+void AllReduce::start() {
+  if (size() == 1) {
+    if (!are_finite(values_.all())) {
+      throw Suspicion(options_.rank, kNotFinite);
+    }
+    return;
+  }
+  if (!maxima_.empty()) {
+    missing_ += size() - 1;
+    send_maxima(0);
+  }
+  if (is_trimmed()) {
+    start_exchange();
+  } else {
+    start_ring();
+  }
+}
+
+void AllReduce::expect(std::size_t place, Part part, std::size_t segment) {
+  if (const std::size_t chunks = pieces_.chunks(segment); chunks > 0) {
+    sources_[task_.participants[place]][{part, segment}] = 0;
+    missing_ += chunks;
+  }
+}
+
+void AllReduce::start_ring() {
+  for (std::size_t step = 1; step < size(); ++step) {
+    expect(previous(), Part::kScatter, (task_.place + size() - step) % size());
+  }
+  for (std::size_t step = 0; step + 1 < size(); ++step) {
+    expect(previous(), Part::kGather, (task_.place + size() - step) % size());
+  }
+  for (std::size_t chunk = 0; chunk < pieces_.chunks(task_.place); ++chunk) {
+    send_own(next(), Part::kScatter, task_.place, chunk);
+  }
+}
+
+void AllReduce::start_exchange() {
+  exchanges_.resize(pieces_.chunks(own_segment()));
+  for (Exchange& exchange : exchanges_) {
+    exchange.by_place.resize(size());
+  }
+  for (std::size_t place = 0; place < size(); ++place) {
+    if (place != task_.place) {
+      expect(place, Part::kExchange, own_segment());
+    }
+  }
+  for (std::size_t step = 0; step + 1 < size(); ++step) {
+    expect(previous(), Part::kGather, (task_.place + size() - step) % size());
+  }
+  // By chunk first, so that all owners can begin.
+  for (std::size_t chunk = 0; chunk < pieces_.chunks(0); ++chunk) {
+    for (std::size_t step = 1; step < size(); ++step) {
+      const std::size_t place = (task_.place + step) % size();
+      const std::size_t segment = (place + 1) % size();
+      if (chunk < pieces_.chunks(segment)) {
+        send_own(place, Part::kExchange, segment, chunk);
+      }
+    }
+  }
+}
+
+std::size_t AllReduce::awaited() const {
+  for (const auto& [rank, source] : sources_) {
+    if (!source.empty()) {
+      return rank;
+    }
+  }
+  return task_.participants[previous()];
+}
+
+void AllReduce::take(std::size_t rank, const Message& message) {
+  try {
+    const ChunkHead head = read_chunk_head(message);
+    if (head.part == Part::kMaxima) {
+      take_maxima(rank, message, head);
+    } else {
+      check_order(rank, head);
+      const Bytes floats = floats_of(message, head, pieces_.at(head.segment, head.chunk).size);
+      if (head.part == Part::kScatter) {
+        on_partial(rank, head, as_floats(floats));
+      } else if (head.part == Part::kExchange) {
+        on_values(rank, head, floats);
+      } else {
+        on_finished(rank, head, as_floats(floats), message.tensors[0].bytes);
+      }
+    }
+  } catch (const std::invalid_argument& error) {
+    throw Suspicion(rank, concat("sent what does not belong here: ", error.what()));
+  }
+  --missing_;
+  ++received_;
+}
+
+void AllReduce::check_order(std::size_t rank, const ChunkHead& head) {
+  Source& source = sources_[rank];
+  const auto found = source.find({head.part, head.segment});
+  if (found == source.end() || head.chunk != found->second) {
+    throw_invalid("[reduce] expected the next chunk of a segment that is still to come, got chunk ",
+                  head.chunk, " of segment ", head.segment, ".");
+  }
+  if (++found->second == pieces_.chunks(head.segment)) {
+    source.erase(found);
+  }
+}
+
+void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, std::span<const float> floats) {
+  const auto sums = floats_at(pieces_.at(head.segment, head.chunk));
+  const bool is_last = head.segment == own_segment();
+  const bool is_finite =
+      is_last ? add_and_scale(sums, floats, 1.0F / static_cast<float>(size())) : add(sums, floats);
+  if (!is_finite) {
+    blame(rank, floats);
+  }
+  if (is_last) {
+    send_mean(head.chunk);
+  } else {
+    send_sum(head);
+  }
+}
+
+void AllReduce::on_values(std::size_t rank, const ChunkHead& head, const Bytes& floats) {
+  if (!are_finite(as_floats(floats))) {
+    throw Suspicion(rank, kNotFinite);
+  }
+  Exchange& exchange = exchanges_[head.chunk];
+  const auto place = std::ranges::find(task_.participants, rank) - task_.participants.begin();
+  exchange.by_place[static_cast<std::size_t>(place)] = floats;
+  if (++exchange.count + 1 == size()) {
+    finish_exchange(head.chunk);
+  }
+}
+
+void AllReduce::finish_exchange(std::size_t chunk) {
+  Exchange& exchange = exchanges_[chunk];
+  const auto own = floats_at(pieces_.at(own_segment(), chunk));
+  std::vector<std::span<const float>> contributions;
+  for (std::size_t place = 0; place < size(); ++place) {
+    contributions.push_back(place == task_.place ? own : as_floats(exchange.by_place[place]));
+  }
+  if (!are_finite(own) || !trimmed_mean(own, contributions)) {
+    throw Suspicion(options_.rank, kNotFinite);
+  }
+  exchange.by_place.clear();
+  send_mean(chunk);
+}
+
+void AllReduce::on_finished(std::size_t rank, const ChunkHead& head, std::span<const float> floats,
+                            const Bytes& coded) {
+  if (!copy(floats_at(pieces_.at(head.segment, head.chunk)), floats)) {
+    throw Suspicion(rank, kNotFinite);
+  }
+  if (head.segment != (next() + 1) % size()) {  // not the next one's own
+    send_coded(next(), head, coded);
+  }
+}
+
+void AllReduce::blame(std::size_t rank, std::span<const float> floats) const {
+  // Ours are overwritten by the sum; but if not theirs, then ours.
+  throw Suspicion(are_finite(floats) ? options_.rank : rank, kNotFinite);
+}
+
+void AllReduce::take_maxima(std::size_t rank, const Message& message, const ChunkHead& head) {
+  const Bytes& bytes = message.tensors[0].bytes;
+  if (rank != task_.participants[previous()] || head.segment != maxima_steps_ ||
+      maxima_steps_ + 1 >= size() || bytes.size() != maxima_.size() * sizeof(std::int64_t)) {
+    throw_invalid("[reduce] expected step ", maxima_steps_, " of ", maxima_.size(),
+                  " maxima, got step ", head.segment, " of ", bytes.size(), " bytes.");
+  }
+  reduce::take_maxima(maxima_,
+                      {reinterpret_cast<const std::int64_t*>(bytes.data()), maxima_.size()});
+  if (++maxima_steps_ + 1 < size()) {
+    send_maxima(maxima_steps_);
+  }
+}
+
+void AllReduce::send_maxima(std::size_t step) {
+  Bytes bytes = Bytes::copy_of(std::as_bytes(std::span(maxima_)));
+  nbytes_sent_ += bytes.size();
+  send_(task_.participants[next()],
+        {.kind = transport::MessageKind::kReduce,
+         .pass = task_.round,
+         .epoch = task_.epoch,
+         .fields = {static_cast<std::int64_t>(Part::kMaxima), static_cast<std::int64_t>(step), 0, 0,
+                    0},
+         .tensors = {{.dtype = graph::DType::kInt64,
+                      .shape = {static_cast<std::int64_t>(maxima_.size())},
+                      .bytes = std::move(bytes)}}});
+}
+
+std::span<float> AllReduce::floats_at(const Range& range) {
+  return values_.all().subspan(range.offset, range.size);
+}
+
+transport::Encoded AllReduce::encoded(const Range& range) {
+  const transport::Tensor tensor{.dtype = graph::DType::kFloat32,
+                                 .shape = {static_cast<std::int64_t>(range.size)},
+                                 .bytes = values_.lend(range.offset, range.size)};
+  return transport::encode(tensor, options_.codec);
+}
+
+void AllReduce::send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk) {
+  const Range range = pieces_.at(segment, chunk);
+  if (!are_finite(floats_at(range))) {
+    throw Suspicion(options_.rank, kNotFinite);
+  }
+  transport::Encoded out = encoded(range);
+  send_coded(place, {.part = part, .segment = segment, .chunk = chunk, .codec = out.codec},
+             std::move(out.bytes));
+}
+
+void AllReduce::send_sum(const ChunkHead& head) {
+  transport::Encoded out = encoded(pieces_.at(head.segment, head.chunk));
+  send_coded(next(),
+             {.part = head.part, .segment = head.segment, .chunk = head.chunk, .codec = out.codec},
+             std::move(out.bytes));
+}
+
+void AllReduce::send_mean(std::size_t chunk) {
+  const std::size_t segment = own_segment();
+  const Range range = pieces_.at(segment, chunk);
+  transport::Encoded out = encoded(range);
+  if (out.codec.numbers != transport::Numbers::kUnchanged) {  // take what the others will see
+    const std::int64_t shape[]{static_cast<std::int64_t>(range.size)};
+    const Bytes seen = transport::decode(
+        out.bytes, out.codec, static_cast<std::int64_t>(graph::DType::kFloat32), shape, {});
+    static_cast<void>(copy(floats_at(range), as_floats(seen)));
+  }
+  send_coded(next(),
+             {.part = Part::kGather, .segment = segment, .chunk = chunk, .codec = out.codec},
+             std::move(out.bytes));
+}
+
+void AllReduce::send_coded(std::size_t place, const ChunkHead& head, Bytes bytes) {
+  nbytes_sent_ += bytes.size();
+  const auto nbytes = static_cast<std::int64_t>(bytes.size());
+  send_(
+      task_.participants[place],
+      {.kind = transport::MessageKind::kReduce,
+       .pass = task_.round,
+       .epoch = task_.epoch,
+       .fields = {static_cast<std::int64_t>(head.part), static_cast<std::int64_t>(head.segment),
+                  static_cast<std::int64_t>(head.chunk),
+                  static_cast<std::int64_t>(head.codec.numbers), head.codec.zstd ? 1 : 0},
+       .tensors = {{.dtype = graph::DType::kUInt8, .shape = {nbytes}, .bytes = std::move(bytes)}}});
+}
+
+Engine::Result AllReduce::result() {
+  Engine::Result result{.nbytes_sent = nbytes_sent_};
+  result.contribution.values = values_.take(kReturn);
+  result.contribution.maxima = std::move(maxima_);
+  return result;
+}
+
+}  // namespace ravnest::reduce

@@ -1,0 +1,99 @@
+#include "ravnest/reduce/sums.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace ravnest::reduce {
+
+namespace {
+
+constexpr std::size_t kBlock = 256;
+constexpr std::uint32_t kInfinity = 0x7f800000;
+
+// All ones in the exponent: an infinity, or no number at all.
+std::uint32_t is_wild(float value) {
+  return static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & kInfinity) == kInfinity);
+}
+
+}  // namespace
+
+bool are_finite(std::span<const float> values) {
+  std::uint32_t wild = 0;
+  for (const float value : values) {
+    wild |= is_wild(value);
+  }
+  return wild == 0;
+}
+
+bool add(std::span<float> into, std::span<const float> from) {
+  float* const sums = into.data();
+  const float* const values = from.data();
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    sums[i] += values[i];
+    wild |= is_wild(sums[i]);
+  }
+  return wild == 0;
+}
+
+bool add_and_scale(std::span<float> into, std::span<const float> from, float factor) {
+  float* const sums = into.data();
+  const float* const values = from.data();
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    sums[i] = (sums[i] + values[i]) * factor;
+    wild |= is_wild(sums[i]);
+  }
+  return wild == 0;
+}
+
+bool copy(std::span<float> into, std::span<const float> from) {
+  float* const values = into.data();
+  const float* const source = from.data();
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    values[i] = source[i];
+    wild |= is_wild(values[i]);
+  }
+  return wild == 0;
+}
+
+void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from) {
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    into[i] = std::max(into[i], from[i]);
+  }
+}
+
+bool trimmed_mean(std::span<float> into, std::span<const std::span<const float>> contributions) {
+  const auto factor = 1.0F / static_cast<float>(contributions.size() - 2);
+  std::array<float, kBlock> least;
+  std::array<float, kBlock> most;
+  std::array<float, kBlock> sum;
+  std::uint32_t wild = 0;
+  for (std::size_t start = 0; start < into.size(); start += kBlock) {
+    const std::size_t size = std::min(kBlock, into.size() - start);
+    std::copy_n(contributions[0].data() + start, size, least.data());
+    most = least;
+    sum.fill(0.0F);
+    bool is_first = true;
+    for (const auto& values : contributions.subspan(1)) {
+      const float* const next = values.data() + start;
+      // What is left out never enters the sum: a huge value would swallow the others there.
+      for (std::size_t i = 0; i < size; ++i) {
+        const float not_least = std::max(next[i], least[i]);
+        least[i] = std::min(next[i], least[i]);
+        sum[i] += is_first ? 0.0F : std::min(not_least, most[i]);
+        most[i] = is_first ? not_least : std::max(not_least, most[i]);
+      }
+      is_first = false;
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      into[start + i] = sum[i] * factor;
+      wild |= is_wild(into[start + i]);
+    }
+  }
+  return wild == 0;
+}
+
+}  // namespace ravnest::reduce

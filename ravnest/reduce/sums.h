@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ravnest::reduce {
+
+// Loops over floats that the compiler turns into vector code. Where they return a bool: whether
+// every result is finite. Both ranges have the same size.
+
+bool are_finite(std::span<const float> values);
+// into += from
+bool add(std::span<float> into, std::span<const float> from);
+// into = (into + from) · factor
+bool add_and_scale(std::span<float> into, std::span<const float> from, float factor);
+// into = from
+bool copy(std::span<float> into, std::span<const float> from);
+void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from);
+
+// Of every coordinate the mean without the largest and the smallest; three contributions or more.
+bool trimmed_mean(std::span<float> into, std::span<const std::span<const float>> contributions);
+
+}  // namespace ravnest::reduce

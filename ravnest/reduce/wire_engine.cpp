@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/reduce/all_reduce.h"
+#include "ravnest/reduce/courier.h"
+#include "ravnest/reduce/engine.h"
+
+namespace ravnest::reduce {
+
+namespace {
+
+using transport::Delivery;
+
+// Everything but the handlers and the courier runs on the ring's thread.
+class WireEngine : public Engine {
+ public:
+  WireEngine(const RingOptions& options, transport::Transport& transport, EngineListener& listener)
+      : options_(options),
+        transport_(transport),
+        listener_(listener),
+        channel_(concat("reduce.", options.ring, ".data")),
+        courier_(options, transport, channel_,
+                 [this](std::size_t rank, std::int64_t round, const std::string& why) {
+                   listener_.post([this, rank, round, why] { on_unsent(rank, round, why); });
+                 }) {
+    const std::size_t size = options.members.size();
+    if (size > 1) {  // the usual way, open before it is needed
+      open_source((options.rank + size - 1) % size);
+      courier_.open((options.rank + 1) % size);
+    }
+  }
+  ~WireEngine() override { sources_.clear(); }
+  WireEngine(const WireEngine&) = delete;
+  WireEngine& operator=(const WireEngine&) = delete;
+
+  void begin(const Task& task, Contribution contribution) override;
+  void abort() override;
+  Result take() override;
+  TimePoint tick(TimePoint now) override;
+
+ private:
+  struct Arrival {
+    std::size_t rank = 0;
+    Delivery delivery;
+  };
+
+  void open_source(std::size_t rank);
+  void on_delivery(std::size_t rank, Delivery delivery);
+  void on_unsent(std::size_t rank, std::int64_t round, const std::string& why);
+  void drain();
+  void sort(Arrival arrival);
+  void work(const std::function<void()>& step);
+  void fail(std::size_t suspect, const std::string& why, bool is_proven = false);
+
+  const RingOptions& options_;
+  transport::Transport& transport_;
+  EngineListener& listener_;
+  const std::string channel_;
+  std::map<std::size_t, std::unique_ptr<transport::Receiver>> sources_;  // by rank
+  std::optional<AllReduce> round_;
+  bool is_moving_ = false;
+  TimePoint heard_;
+  std::pair<std::int64_t, std::int64_t> last_{-1, -1};  // epoch and round that began last
+  std::vector<Arrival> early_;                          // of a round that is yet to begin here
+
+  std::mutex mutex_;  // guards what follows
+  std::deque<Arrival> arrivals_;
+
+  Courier courier_;
+};
+
+void WireEngine::open_source(std::size_t rank) {
+  auto& source = sources_[rank];
+  if (source) {
+    const transport::Phase phase = source->state().phase;
+    if (phase != transport::Phase::kClosed && phase != transport::Phase::kFailed) {
+      return;
+    }
+  }
+  source.reset();
+  source = transport_.receive(
+      options_.members[rank], channel_,
+      {.on_message = [this, rank](Delivery delivery) { on_delivery(rank, std::move(delivery)); }});
+}
+
+void WireEngine::on_delivery(std::size_t rank, Delivery delivery) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = arrivals_.empty();
+    arrivals_.push_back({.rank = rank, .delivery = std::move(delivery)});
+  }
+  if (is_first) {
+    listener_.post([this] { drain(); });
+  }
+}
+
+void WireEngine::drain() {
+  std::deque<Arrival> arrivals;
+  {
+    const std::lock_guard lock(mutex_);
+    arrivals.swap(arrivals_);
+  }
+  while (!arrivals.empty()) {
+    sort(std::move(arrivals.front()));
+    arrivals.pop_front();
+  }
+}
+
+void WireEngine::sort(Arrival arrival) {
+  const transport::Message& message = arrival.delivery.message;
+  const std::pair of(message.epoch, message.pass);
+  if (of > last_) {
+    early_.push_back(std::move(arrival));
+  } else if (of == last_ && is_moving_) {
+    heard_ = std::chrono::steady_clock::now();
+    work([&] { round_->take(arrival.rank, message); });
+  }
+}
+
+void WireEngine::work(const std::function<void()>& step) {
+  try {
+    step();
+    if (is_moving_ && round_->is_done()) {
+      is_moving_ = false;
+      listener_.on_moved(round_->task().round);
+    }
+  } catch (const Suspicion& suspicion) {
+    fail(suspicion.rank(), suspicion.what(), true);
+  }
+}
+
+void WireEngine::begin(const Task& task, Contribution contribution) {
+  last_ = {task.epoch, task.round};
+  round_.emplace(options_, task, std::move(contribution),
+                 [this](std::size_t rank, transport::Message message) {
+                   courier_.send(rank, std::move(message));
+                 });
+  is_moving_ = true;
+  heard_ = std::chrono::steady_clock::now();
+  const std::size_t size = task.participants.size();
+  const bool is_direct = options_.mean == Mean::kTrimmed && size >= 3;
+  for (std::size_t step = 1; step < size; ++step) {
+    const std::size_t rank = task.participants[(task.place + step) % size];
+    if (is_direct || step == 1) {
+      courier_.open(rank);
+    }
+    if (is_direct || step + 1 == size) {
+      open_source(rank);
+    }
+  }
+  work([&] { round_->start(); });
+  std::vector<Arrival> early;
+  early.swap(early_);
+  for (Arrival& arrival : early) {
+    sort(std::move(arrival));
+  }
+}
+
+void WireEngine::abort() {
+  is_moving_ = false;
+  round_.reset();
+  courier_.clear();
+}
+
+Engine::Result WireEngine::take() {
+  RAVNEST_CHECK(round_ && !is_moving_);
+  Result result = round_->result();
+  round_.reset();
+  return result;
+}
+
+void WireEngine::fail(std::size_t suspect, const std::string& why, bool is_proven) {
+  if (!std::exchange(is_moving_, false)) {
+    return;
+  }
+  courier_.clear();
+  listener_.on_failed(
+      round_->task().round,
+      {.suspect = suspect, .progress = round_->received(), .why = why, .is_proven = is_proven});
+}
+
+void WireEngine::on_unsent(std::size_t rank, std::int64_t round, const std::string& why) {
+  if (is_moving_ && round_->task().round == round) {
+    fail(rank, concat("took nothing: ", why));
+  }
+}
+
+TimePoint WireEngine::tick(TimePoint now) {
+  if (!is_moving_) {
+    return TimePoint::max();
+  }
+  const TimePoint deadline = transport::after(heard_, options_.silence);
+  if (now < deadline) {
+    return deadline;
+  }
+  fail(round_->awaited(), concat("sent nothing for ", options_.silence.count(), " ms"));
+  return TimePoint::max();
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_wire_engine(const RingOptions& options,
+                                         transport::Transport& transport,
+                                         EngineListener& listener) {
+  return std::make_unique<WireEngine>(options, transport, listener);
+}
+
+}  // namespace ravnest::reduce
