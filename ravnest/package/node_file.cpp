@@ -21,9 +21,11 @@ std::vector<NodeRing> make_rings(const planner::Plan& plan, std::size_t cluster,
                                  std::size_t stage) {
   std::vector<NodeRing> rings;
   for (const planner::Ring* ring : planner::rings_of(plan, cluster, stage)) {
-    NodeRing& made = rings.emplace_back(NodeRing{.id = ring->id, .parameters = ring->parameters});
+    NodeRing& made = rings.emplace_back(
+        NodeRing{.id = ring->id, .parameters = ring->parameters, .buffers = ring->buffers});
     for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
       made.members.push_back(address_of(plan, c, ring->holders[c]));
+      made.member_ids.push_back(plan.machine(plan.clusters[c].stages[ring->holders[c]]).id);
     }
   }
   return rings;
@@ -106,7 +108,11 @@ Json names_json(const Names& names) {
 Json rings_json(const NodeConfig& node) {
   Json rings = Json::array();
   for (const NodeRing& ring : node.rings) {
-    rings.push_back({{"id", ring.id}, {"parameters", ring.parameters}, {"members", ring.members}});
+    rings.push_back({{"id", ring.id},
+                     {"parameters", ring.parameters},
+                     {"buffers", ring.buffers},
+                     {"members", ring.members},
+                     {"member_ids", ring.member_ids}});
   }
   return rings;
 }
@@ -149,12 +155,20 @@ NodeConfig make_node(const planner::Plan& plan, const std::vector<graph::Stage>&
   return node;
 }
 
+namespace {
+
+const std::string& first_name(const NodeRing& ring) {
+  return ring.parameters.empty() ? ring.buffers[0] : ring.parameters[0];
+}
+
+}  // namespace
+
 Names param_addresses(const NodeConfig& node) {
   Names addresses;
   for (const NodeRing& ring : node.rings) {
     const std::string& next = ring.members[(node.cluster + 1) % node.clusters];
     if (std::ranges::find(addresses, next, &Names::value_type::first) == addresses.end()) {
-      addresses.emplace_back(next, ring.parameters[0]);
+      addresses.emplace_back(next, first_name(ring));
     }
   }
   return addresses;
@@ -163,7 +177,7 @@ Names param_addresses(const NodeConfig& node) {
 Names ring_ids(const NodeConfig& node) {
   Names ids;
   for (const NodeRing& ring : node.rings) {
-    ids.emplace_back(std::to_string(ring.id), ring.parameters[0]);
+    ids.emplace_back(std::to_string(ring.id), first_name(ring));
   }
   return ids;
 }

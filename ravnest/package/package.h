@@ -40,11 +40,13 @@ namespace ravnest::package {
 void write_plan(const graph::Program& program, const planner::Plan& plan,
                 const std::filesystem::path& node_data);
 
-// A range of parameters that a node averages with its peers.
+// A range of parameters, and buffers that training changes, that a node averages with its peers.
 struct NodeRing {
   std::size_t id = 0;
   std::vector<std::string> parameters;  // in the order of use
-  std::vector<std::string> members;     // addresses, by cluster
+  std::vector<std::string> buffers;
+  std::vector<std::string> members;      // addresses, by cluster
+  std::vector<std::int64_t> member_ids;  // of the nodes
 
   bool operator==(const NodeRing&) const = default;
 };

@@ -94,13 +94,20 @@ void check_distinct(const std::vector<std::string>& names, const Field& field) {
 
 NodeRing read_ring(const Field& field, const NodeConfig& node) {
   NodeRing ring{.id = field.at("id").count(0, kMaxCount),
-                .parameters = field.at("parameters").texts()};
+                .parameters = field.at("parameters").texts(),
+                .buffers = field.at("buffers").texts()};
   const Field members = field.at("members");
   for (const Field& member : members.items()) {
     ring.members.push_back(read_address(member));
   }
-  if (ring.parameters.empty()) {
+  if (ring.parameters.empty() && ring.buffers.empty()) {
     field.at("parameters").refuse("a parameter or more");
+  }
+  for (const Field& id : field.at("member_ids").items()) {
+    ring.member_ids.push_back(id.integer(0, std::numeric_limits<std::int64_t>::max()));
+  }
+  if (ring.member_ids.size() != ring.members.size()) {
+    field.at("member_ids").refuse("an id for each member");
   }
   if (ring.members.size() != node.clusters || ring.members[node.cluster] != node.address) {
     members.refuse(concat("a member in each of ", node.clusters, " clusters, this node ('",

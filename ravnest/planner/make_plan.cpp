@@ -42,7 +42,11 @@ class Planner {
  public:
   Planner(const graph::Program& program, const std::vector<Machine>& pool,
           const PlanOptions& options)
-      : pool_(pool), options_(options), gflops_(planning_gflops(pool)), costs_(program, options) {}
+      : pool_(pool),
+        graph_(program.graph),
+        options_(options),
+        gflops_(planning_gflops(pool)),
+        costs_(program, options) {}
 
   Plan run() {
     Members usable = usable_machines();
@@ -333,7 +337,7 @@ class Planner {
     for (const Fitted& fit : fitted) {
       plan.clusters.push_back(make_cluster(fit));
     }
-    plan.rings = form_rings(costs_, plan.clusters);
+    plan.rings = form_rings(graph_, costs_, plan.clusters);
     plan.spares = useless_;
     plan.spares.insert(plan.spares.end(), spares.begin(), spares.end());
     std::ranges::sort(plan.spares, {}, &Spare::machine);
@@ -433,6 +437,7 @@ class Planner {
   }
 
   const std::vector<Machine>& pool_;
+  const graph::Graph& graph_;
   const PlanOptions& options_;
   std::vector<double> gflops_;
   ModelCosts costs_;

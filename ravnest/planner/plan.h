@@ -63,11 +63,13 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-// The holders of one range of parameters, one in each cluster; they average it.
+// The holders of one range of parameters and of the buffers there, one in each cluster; they
+// average it.
 struct Ring {
   std::size_t id = 0;
   std::vector<std::string> parameters;  // in the order of use
-  std::int64_t nbytes = 0;
+  std::vector<std::string> buffers;     // that training changes
+  std::int64_t nbytes = 0;              // of the parameters
   std::vector<std::size_t> holders;  // by cluster: index of the stage
 
   bool operator==(const Ring&) const = default;

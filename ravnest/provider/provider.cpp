@@ -81,6 +81,10 @@ class Provider::Impl : public LoopListener {
   bool wait(const Done& is_done, Milliseconds timeout);
   Status status() const;
 
+  std::optional<transport::TimePoint> hold() override {
+    return averaging_ ? averaging_->hold() : std::nullopt;
+  }
+  bool is_training_whole() override { return !averaging_ || averaging_->finish(); }
   ReadyStage prepare(const std::string& run) override;
   std::optional<LossAndGradients> criterion(const PassHeader& header,
                                             const std::vector<c10::IValue>& outputs) override;
@@ -97,6 +101,7 @@ class Provider::Impl : public LoopListener {
   friend class Provider;
 
   void make_transport();
+  void make_averaging();
   void share_cores() const;
   void listen_to_requester();
   void on_request(transport::Delivery delivery);
@@ -122,6 +127,7 @@ class Provider::Impl : public LoopListener {
   std::unique_ptr<transport::Receiver> requests_;
   std::unique_ptr<transport::Sender> reports_;
   std::unique_ptr<StageLoop> loop_;
+  std::unique_ptr<Averaging> averaging_;  // where there are other clusters
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -190,6 +196,39 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   wiring_ = std::make_unique<Wiring>(*transport_, node_, handlers);
   loop_->set_outlets(wiring_->outlets());
   listen_to_requester();
+  make_averaging();
+}
+
+void Provider::Impl::make_averaging() {
+  if (!Averaging::is_needed(node_)) {
+    return;
+  }
+  Averaging::Hooks hooks;
+  hooks.post = [this](std::function<void()> task) {
+    loop_->post([task = std::move(task)](engine::Stage&) { task(); });
+  };
+  hooks.on_changed = [this] { loop_->on_weights_changed(); };
+  hooks.on_news = [this](const AveragingNews& news) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++status_.averagings;
+      status_.averaged_bytes += news.nbytes;
+    }
+    if (callbacks_.on_averaged) {
+      callbacks_.on_averaged(news);
+    }
+  };
+  hooks.on_notice = [this](const std::string& text, bool is_waiting) {
+    if (callbacks_.on_notice) {
+      using transport::NoticeKind;
+      callbacks_.on_notice({.kind = is_waiting ? NoticeKind::kWaiting : NoticeKind::kLost,
+                            .peer = is_waiting ? std::string("averaging") : text,
+                            .channel = "reduce",
+                            .text = text});
+    }
+  };
+  averaging_ =
+      std::make_unique<Averaging>(options_.averaging, node_, *transport_, std::move(hooks));
 }
 
 void Provider::Impl::make_transport() {
@@ -205,7 +244,9 @@ void Provider::Impl::make_transport() {
   options.limits.held_bytes = std::size_t{1} << 40;
   options.timeouts.return_within = options_.return_within;
   options.on_notice = [this](const transport::Notice& notice) {
-    if (callbacks_.on_notice) {
+    // What becomes of other clusters is for the averaging to say.
+    const bool is_ours = !notice.channel.starts_with("reduce.");
+    if (callbacks_.on_notice && is_ours) {
       callbacks_.on_notice(notice);
     }
   };
@@ -241,6 +282,9 @@ Provider::Impl::~Impl() {
   if (loop_) {
     loop_->abandon();
   }
+  if (averaging_) {
+    averaging_->stop();
+  }
   // Ends whatever the loop waits for; nothing is delivered afterwards.
   transport_.reset();
   loop_.reset();
@@ -275,6 +319,9 @@ ReadyStage Provider::Impl::prepare(const std::string& run) {
   has_recorded_ = false;
   found_.reset();
   stage_ = ready.stage.get();
+  if (averaging_) {
+    averaging_->begin(*stage_, *rule_);
+  }
   updates_since_checkpoint_ = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -349,6 +396,9 @@ PassResult Provider::Impl::score(const PassHeader& header, const std::vector<c10
 
 void Provider::Impl::on_epoch(std::int64_t epoch) {
   rule_->start_epoch();
+  if (averaging_) {
+    averaging_->on_epoch();
+  }
   const std::lock_guard lock(mutex_);
   status_.epoch = epoch;
   status_.rate = rule_->rate();
@@ -380,6 +430,9 @@ void Provider::Impl::on_learned(const PassHeader& header, const PassResult& resu
       ++updates_since_checkpoint_ >= options_.checkpoint_every && writer_.is_free()) {
     updates_since_checkpoint_ = 0;
     keep_checkpoint(*stage_);
+  }
+  if (is_update && averaging_) {
+    averaging_->on_update();
   }
 }
 
@@ -461,6 +514,9 @@ void Provider::Impl::on_word(const Control& control) {
 }
 
 void Provider::Impl::on_over(const std::exception_ptr& error) {
+  if (averaging_) {
+    averaging_->stop();
+  }
   bool is_stopped = false;
   try {
     if (error) {

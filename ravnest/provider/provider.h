@@ -14,6 +14,7 @@
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/stage/stage.h"
 #include "ravnest/package/package.h"
+#include "ravnest/provider/averaging.h"
 #include "ravnest/provider/pass.h"
 #include "ravnest/provider/stage_loop.h"
 #include "ravnest/provider/update_rule.h"
@@ -36,6 +37,7 @@ struct ProviderOptions {
   double compensation = 0.0;     // DC-ASGD, see engine::StageOptions
   bool predict_weights = false;  // forward with the weights expected at the backward
   std::string codec = "none";    // of what travels between stages: transport::parse_codec
+  AveragingOptions averaging;    // with the stages of other clusters
   c10::Device device = c10::kCPU;
   // Of libtorch; empty: the machine's cores shared among the plan's nodes on it.
   std::optional<int> threads;
@@ -62,6 +64,7 @@ struct ProviderCallbacks {
   std::function<PassResult(const PassHeader&, const std::vector<c10::IValue>& outputs)> score;
   std::function<void(const PassHeader&, const PassResult&)> on_learned;
   std::function<void(const transport::Notice&)> on_notice;
+  std::function<void(const AveragingNews&)> on_averaged;
 };
 
 // One node at work: reads its part of the plan, takes its port, finds its neighbours in any order,
@@ -121,6 +124,8 @@ class Provider {
     double rate = 0.0;         // of learning
     double samples_per_second = 0.0;
     std::int64_t resumed = 0;  // passes that the run had behind it at the start
+    std::int64_t averagings = 0;
+    std::size_t averaged_bytes = 0;  // sent for them
   };
   Status status() const;
 

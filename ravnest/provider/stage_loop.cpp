@@ -178,9 +178,11 @@ bool StageLoop::take_inbox(bool may_wait) {
     if (may_wait) {
       const bool is_stalled = !forwards_.empty() && is_limited(forwards_.front());
       const auto start = Clock::now();
-      changed_.wait(lock, [this] {
+      const auto is_news = [this] {
         return stopped_ || !arrivals_.empty() || !submitted_.empty() || !calls_.empty();
-      });
+      };
+      changed_.wait_until(lock, listener_.hold().value_or(after(start, transport::kForEver)),
+                          is_news);
       const auto waited = Clock::now() - start;
       busy_ -= waited;
       if (is_stalled) {

@@ -87,6 +87,11 @@ class LoopListener {
  public:
   virtual ~LoopListener() = default;
 
+  // Until when nothing may be worked on, if at all. (Calls that were posted are.)
+  virtual std::optional<transport::TimePoint> hold() { return std::nullopt; }
+  // All of a training is learned from: what must be done before it ends. Asked again after every
+  // call that was posted, until it is true.
+  virtual bool is_training_whole() { return true; }
   // A run begins: the stage at its start, or where a checkpoint of this run left it.
   virtual ReadyStage prepare(const std::string& run) = 0;
   // At the leaf: the loss of the model's outputs; empty: the first of them is the loss.
@@ -140,6 +145,9 @@ class StageLoop {
   // given back when the pass is done. The generation is ours to set. Any thread.
   void submit(PassHeader header, std::vector<c10::IValue> inputs, transport::Credit credit = {});
   void submit(Control control, transport::Credit credit = {});
+
+  // On the loop's thread: parameters are others now, not by an update.
+  void on_weights_changed() { send_tied_values(); }
 
   // A message from another stage. Any thread.
   void deliver(Channel channel, transport::Delivery delivery);
@@ -209,6 +217,7 @@ class StageLoop {
 
   bool do_next();
   bool can_start(const Work& work) const;
+  bool can_end(const Work& work);
   bool has_final_copies(const Control& control) const;
   bool is_limited(const Work& work) const;
   bool is_group_open(std::int64_t pass) const;

@@ -22,13 +22,16 @@ using transport::MessageKind;
 
 // True where something was done.
 bool StageLoop::do_next() {
+  if (listener_.hold()) {
+    return false;
+  }
   if (!backwards_.empty() && has_tied_gradients(backwards_.front().header.pass)) {
     Backward backward = std::move(backwards_.front());
     backwards_.pop_front();
     do_backward(std::move(backward));
     return true;
   }
-  if (!forwards_.empty() && can_start(forwards_.front())) {
+  if (!forwards_.empty() && can_start(forwards_.front()) && can_end(forwards_.front())) {
     Work work = std::move(forwards_.front());
     forwards_.pop_front();
     begin(std::move(work));
@@ -55,6 +58,15 @@ bool StageLoop::can_start(const Work& work) const {
       tied_through_ >= work.header.pass -
                            work.header.pass % static_cast<std::int64_t>(options_.update_frequency);
   return has_copies && is_group_open(work.header.is_training() ? work.header.pass : -1);
+}
+
+// A training ends when its last update is made, and the clusters have averaged.
+bool StageLoop::can_end(const Work& work) {
+  if (!work.control || work.control->word != Word::kTrainingEnd || !stage_) {
+    return true;
+  }
+  stage().flush();
+  return listener_.is_training_whole();
 }
 
 bool StageLoop::has_final_copies(const Control& control) const {
@@ -158,7 +170,6 @@ void StageLoop::do_control(const Control& control) {
         return;  // of an earlier generation
       }
       training_end_ = control;
-      stage().flush();
       send_tied_values(round_of(control));
       send_control(outlets_.next, control);
       return listener_.on_word(control);

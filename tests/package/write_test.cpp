@@ -224,8 +224,10 @@ TEST(WritePlan, WritesTheKeysOfTheReference) {
       {"node_id": 12, "address": "0.0.0.0:8082", "inputs": [2], "eval_inputs": [2]}],
     "providers_here": 5,
     "rings": [
-      {"id": 1, "parameters": ["middle.weight"], "members": ["0.0.0.0:8081", "0.0.0.0:8084"]},
-      {"id": 2, "parameters": ["late.weight"], "members": ["0.0.0.0:8081", "0.0.0.0:8083"]}],
+      {"id": 1, "parameters": ["middle.weight"], "buffers": [],
+       "members": ["0.0.0.0:8081", "0.0.0.0:8084"], "member_ids": [11, 14]},
+      {"id": 2, "parameters": ["late.weight"], "buffers": [],
+       "members": ["0.0.0.0:8081", "0.0.0.0:8083"], "member_ids": [11, 13]}],
     "tied": {}, "tied_copies": {}, "passes_in_flight": 2, "batch": 4
   })"));
 }

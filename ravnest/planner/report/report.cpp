@@ -170,6 +170,7 @@ Json ring_json(const Plan& plan, const Ring& ring) {
   }
   return {{"id", ring.id},
           {"parameters", ring.parameters},
+          {"buffers", ring.buffers},
           {"bytes", ring.nbytes},
           {"holders", std::move(holders)}};
 }

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ravnest/engine/stage/stage.h"
+#include "ravnest/provider/update_rule.h"
+#include "ravnest/reduce/contribution.h"
+
+namespace ravnest::provider {
+
+// The values of a stage that one ring averages, as one row of numbers: parameters, then the
+// optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged;
+// of integers the largest is taken. On the loop's thread.
+class AveragedValues {
+ public:
+  struct Names {
+    std::vector<std::string> parameters;
+    std::vector<std::string> buffers;
+  };
+  // With a `rule` as it is after an update or more. Throws std::invalid_argument for a name that
+  // the stage does not have.
+  AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule);
+
+  std::size_t values() const { return values_; }
+  std::size_t maxima() const { return maxima_; }
+
+  reduce::Contribution take(engine::Stage& stage, const UpdateRule* rule) const;
+  // Sets the values, whatever they are by now.
+  void set(const reduce::Contribution& values, engine::Stage& stage, const UpdateRule* rule) const;
+  // Adds what lies between `before`, which the values were, and `after`.
+  void move(const reduce::Contribution& before, const reduce::Contribution& after,
+            engine::Stage& stage, const UpdateRule* rule) const;
+
+ private:
+  // What becomes of a tensor, with its places in the row.
+  using Change = std::function<at::Tensor(const at::Tensor& value, std::size_t place)>;
+  void write(const Change& change, const reduce::Contribution& values, engine::Stage& stage,
+             const UpdateRule* rule) const;
+  std::vector<at::Tensor> rule_tensors(const engine::WeightMap& weights,
+                                       const UpdateRule* rule) const;
+
+  Names names_;
+  std::size_t values_ = 0;
+  std::size_t maxima_ = 0;
+};
+
+// Cuts names into so many parts of about equal size, in their order; fewer where there are few.
+// Buffers go with the first.
+std::vector<AveragedValues::Names> in_parts(const AveragedValues::Names& names,
+                                            const engine::WeightMap& weights, std::size_t parts);
+
+}  // namespace ravnest::provider

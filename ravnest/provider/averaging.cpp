@@ -1,0 +1,297 @@
+#include "ravnest/provider/averaging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/provider/wiring.h"
+
+namespace ravnest::provider {
+
+namespace {
+
+// Of one ring, that have numbers of their own.
+constexpr std::size_t kMostStreams = 1024;
+constexpr std::size_t kMostTrainings = 1024;
+
+}  // namespace
+
+// One ring, and what it averages. The ring calls on its own thread; everything here is done on the
+// loop's.
+class Averaging::Part : public reduce::RingListener, public std::enable_shared_from_this<Part> {
+ public:
+  Part(Averaging& owner, AveragedValues values, std::size_t stream)
+      : owner_(owner),
+        values_(std::move(values)),
+        stream_(stream),
+        outer_(owner.options_.outer) {}
+
+  void start(const package::NodeRing& ring, std::size_t number) {
+    const Averaging& owner = owner_;
+    reduce::RingOptions options;
+    options.ring = number;
+    options.rank = owner.node_.cluster;
+    options.values = values_.values();
+    options.maxima = values_.maxima();
+    options.codec = owner.options_.codec;
+    options.mean = owner.options_.mean;
+    options.needs_base = outer_.needs_base();
+    options.patience = owner.options_.patience;
+    for (std::size_t i = 0; i < ring.members.size(); ++i) {
+      options.members.push_back(
+          {.name = name_of_node(ring.member_ids[i]), .address = ring.members[i]});
+    }
+    ring_ = std::make_unique<reduce::Ring>(std::move(options), owner.transport_, *this);
+    ring_->start();
+  }
+  void stop() { ring_->stop(); }
+
+  std::size_t stream() const { return stream_; }
+
+  bool is_due() const { return is_due_; }
+  bool is_first() const { return averages_ == 0; }
+  bool is_finished() const { return is_finished_; }
+  void offer() {
+    is_due_ = true;
+    ring_->offer();
+  }
+  void offer_final() { ring_->offer_final(); }
+
+  void on_begin(std::int64_t round) override {
+    post([this, round] { contribute(round); });
+  }
+  void on_average(reduce::Average average) override {
+    post([this, average = std::make_shared<reduce::Average>(std::move(average))] {
+      apply(std::move(*average));
+    });
+  }
+  void on_abandoned(std::int64_t round, const std::string& why) override {
+    owner_.hooks_.on_notice(concat("averaging ", round, " was abandoned: ", why), false);
+  }
+  void on_latest(reduce::Contribution latest, std::int64_t) override {
+    post([this, latest = std::make_shared<reduce::Contribution>(std::move(latest))] {
+      catch_up(*latest);
+    });
+  }
+  void on_wanted(std::int64_t ticket) override {
+    post([this, ticket] { ring_->give_latest(ticket, latest(), committed_); });
+  }
+  void on_notice(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, false);
+  }
+  void on_waiting(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, true);
+  }
+
+ private:
+  // A part that was replaced meanwhile has nothing to do any more.
+  void post(std::function<void()> task) {
+    owner_.hooks_.post([part = weak_from_this(), task = std::move(task)] {
+      if (const auto alive = part.lock()) {
+        task();
+      }
+    });
+  }
+  UpdateRule* rule() const { return owner_.options_.with_rule ? owner_.rule_ : nullptr; }
+
+  void contribute(std::int64_t round) {
+    taken_ = values_.take(*owner_.stage_, rule());
+    was_held_ = owner_.hold().has_value();
+    ring_->contribute(round, taken_);
+  }
+
+  void apply(reduce::Average average) {
+    if (!average.is_final) {
+      outer_.apply(average.result.values);
+    }
+    // To the last bit as all others have it, where nothing has moved since.
+    const bool is_still = average.is_final || (was_held_ && owner_.hold());
+    if (is_still) {
+      values_.set(average.result, *owner_.stage_, rule());
+    } else {
+      values_.move(taken_, average.result, *owner_.stage_, rule());
+    }
+    taken_ = {};
+    is_due_ = false;
+    is_finished_ = average.is_final;
+    committed_ = average.round;
+    ++averages_;
+    owner_.on_done({.round = average.round,
+                    .members = std::move(average.members),
+                    .nbytes = average.nbytes_sent,
+                    .duration = average.duration,
+                    .is_final = average.is_final});
+  }
+
+  // What we go on from after the last averaging, or with a base that.
+  reduce::Contribution latest() const {
+    reduce::Contribution values = values_.take(*owner_.stage_, rule());
+    if (outer_.has_base()) {
+      values.values = outer_.base();
+    }
+    return values;
+  }
+
+  void catch_up(reduce::Contribution& latest) {
+    if (outer_.has_base()) {  // keeps what was learned since
+      reduce::Contribution before = latest;
+      before.values = outer_.base();
+      values_.move(before, latest, *owner_.stage_, rule());
+    } else {
+      values_.set(latest, *owner_.stage_, rule());
+    }
+    if (outer_.needs_base()) {
+      outer_.set(latest.values, std::vector<float>(latest.values.size(), 0.0F));
+    }
+    owner_.hooks_.on_changed();
+  }
+
+  Averaging& owner_;
+  const AveragedValues values_;
+  const std::size_t stream_;
+  reduce::OuterStep outer_;
+  reduce::Contribution taken_;
+  bool was_held_ = false;
+  bool is_due_ = false;
+  bool is_finished_ = false;
+  std::int64_t committed_ = 0;
+  std::uint64_t averages_ = 0;
+  std::unique_ptr<reduce::Ring> ring_;  // last: its thread calls the others' owner
+};
+
+Averaging::Averaging(AveragingOptions options, const package::NodeConfig& node,
+                     transport::Transport& transport, Hooks hooks)
+    : options_(std::move(options)), node_(node), transport_(transport), hooks_(std::move(hooks)) {}
+
+Averaging::~Averaging() { stop(); }
+
+void Averaging::stop() {
+  std::vector<std::shared_ptr<Part>> parts;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    parts = parts_;
+  }
+  for (const auto& part : parts) {
+    part->stop();
+  }
+}
+
+void Averaging::begin(engine::Stage& stage, UpdateRule& rule) {
+  stage_ = &stage;
+  rule_ = &rule;
+  clear_parts();
+  updates_ = 0;
+  is_finishing_ = false;
+  hold_until_.reset();
+}
+
+void Averaging::clear_parts() {
+  std::vector<std::shared_ptr<Part>> parts;
+  const std::lock_guard lock(mutex_);
+  parts.swap(parts_);
+  is_finished_ = false;
+}
+
+// Only when the first averaging is due: the optimizer has its state by then.
+void Averaging::make_parts() {
+  if (is_finished_) {
+    clear_parts();
+  }
+  if (!parts_.empty()) {
+    return;
+  }
+  std::vector<std::shared_ptr<Part>> parts;
+  const UpdateRule* rule = options_.with_rule ? rule_ : nullptr;
+  for (const package::NodeRing& ring : node_.rings) {
+    const auto cut = in_parts({.parameters = ring.parameters, .buffers = ring.buffers},
+                              stage_->weights().current()->weights, streams());
+    for (std::size_t stream = 0; stream < cut.size(); ++stream) {
+      // Every training and every part has channels of its own.
+      const std::size_t number =
+          (ring.id * kMostStreams + stream) * kMostTrainings + trainings_ % kMostTrainings;
+      parts.push_back(
+          std::make_shared<Part>(*this, AveragedValues(cut[stream], *stage_, rule), stream));
+      parts.back()->start(ring, number);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  parts_ = std::move(parts);
+  if (is_stopped_) {
+    parts_.clear();
+  }
+}
+
+void Averaging::on_update() {
+  ++updates_;
+  if (!options_.every) {
+    return;
+  }
+  const auto count = static_cast<std::int64_t>(streams());
+  for (std::int64_t stream = 0; stream < count; ++stream) {
+    // Each once in so many updates, and not all at the same time.
+    if ((updates_ + stream * *options_.every / count) % *options_.every == 0) {
+      offer(static_cast<std::size_t>(stream));
+    }
+  }
+}
+
+void Averaging::on_epoch() {
+  if (!options_.every && updates_ > 0) {
+    for (std::size_t stream = 0; stream < streams(); ++stream) {
+      offer(stream);
+    }
+  }
+}
+
+void Averaging::offer(std::size_t stream) {
+  make_parts();
+  bool is_first = false;
+  for (const auto& part : parts_) {
+    if (part->stream() == stream && !part->is_due()) {
+      is_first = is_first || part->is_first();
+      part->offer();
+    }
+  }
+  if (is_first) {  // clusters begin when they can: the first averaging brings them together
+    hold_until_ = transport::deadline_in(transport::kForEver);
+  } else if (options_.is_blocking) {
+    hold_until_ = transport::deadline_in(options_.patience);
+  }
+}
+
+std::optional<transport::TimePoint> Averaging::hold() const {
+  const bool is_held = hold_until_ && std::chrono::steady_clock::now() < *hold_until_;
+  return is_held ? hold_until_ : std::nullopt;
+}
+
+void Averaging::on_done(const AveragingNews& news) {
+  if (std::ranges::none_of(parts_, [](const auto& part) { return part->is_due(); })) {
+    hold_until_.reset();
+  }
+  hooks_.on_changed();
+  hooks_.on_news(news);
+}
+
+bool Averaging::finish() {
+  if (is_finished_) {
+    return true;
+  }
+  make_parts();
+  if (!std::exchange(is_finishing_, true)) {
+    for (const auto& part : parts_) {
+      part->offer_final();
+    }
+  }
+  // The rings stay: another member may still be on its way to the same end.
+  is_finished_ = std::ranges::all_of(parts_, [](const auto& part) { return part->is_finished(); });
+  if (is_finished_) {
+    ++trainings_;
+    updates_ = 0;
+    is_finishing_ = false;
+    hold_until_.reset();
+  }
+  return is_finished_;
+}
+
+}  // namespace ravnest::provider

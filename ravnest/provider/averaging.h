@@ -1,0 +1,103 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ravnest/package/package.h"
+#include "ravnest/provider/averaged_values.h"
+#include "ravnest/reduce/outer_step.h"
+#include "ravnest/reduce/ring.h"
+
+namespace ravnest::provider {
+
+struct AveragingOptions {
+  std::optional<std::int64_t> every;  // updates; empty: whenever the data's next epoch begins
+  bool is_blocking = false;           // training waits for each averaging; else it goes on beside
+  bool with_rule = false;             // the optimizer's state too
+  transport::Codec codec;
+  reduce::Mean mean = reduce::Mean::kPlain;
+  reduce::OuterOptions outer;
+  std::size_t streams = 1;  // parts of a stage that are averaged in turn
+  // The longest that a fast cluster waits for a slow one, but for the first averaging, which all
+  // clusters are waited for, and the last.
+  transport::Milliseconds patience{10'000};
+};
+
+// An averaging that counted, for people.
+struct AveragingNews {
+  std::int64_t round = 0;
+  std::vector<std::string> members;
+  std::size_t nbytes = 0;  // sent by us
+  std::chrono::milliseconds duration{0};
+  bool is_final = false;
+};
+
+// One node's part in averaging its stage with those of other clusters: one ring for each range of
+// parameters that has holders of its own, or for each part of it. A round takes a copy of the
+// values, and what lies between it and their mean is added to the weights, which may have moved on
+// meanwhile. Called on the loop's thread, but for stop().
+class Averaging {
+ public:
+  struct Hooks {
+    std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
+    std::function<void()> on_changed;                 // the weights are others now
+    std::function<void(const AveragingNews&)> on_news;
+    // A sentence for people, on a ring's thread; waits are told again and again.
+    std::function<void(const std::string&, bool is_waiting)> on_notice;
+  };
+
+  Averaging(AveragingOptions options, const package::NodeConfig& node,
+            transport::Transport& transport, Hooks hooks);
+  ~Averaging();
+  Averaging(const Averaging&) = delete;
+  Averaging& operator=(const Averaging&) = delete;
+
+  // There are others to average with.
+  static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
+
+  // What is averaged from here on; both outlive this or the next call.
+  void begin(engine::Stage& stage, UpdateRule& rule);
+  void on_update();
+  void on_epoch();
+  // Until when training has to stand still, if at all.
+  std::optional<transport::TimePoint> hold() const;
+  // The training has ended, and its last averaging is due; true when that is done. After it the
+  // next training may begin.
+  bool finish();
+
+  // Ends the rings, from any thread; nothing is averaged or posted afterwards.
+  void stop();
+
+ private:
+  class Part;
+
+  std::size_t streams() const { return std::max<std::size_t>(options_.streams, 1); }
+  void make_parts();
+  void clear_parts();
+  void offer(std::size_t stream);
+  void on_done(const AveragingNews& news);
+
+  const AveragingOptions options_;
+  const package::NodeConfig& node_;
+  transport::Transport& transport_;
+  const Hooks hooks_;
+  engine::Stage* stage_ = nullptr;
+  UpdateRule* rule_ = nullptr;
+  std::mutex mutex_;  // guards changes of the list, and the flag
+  std::vector<std::shared_ptr<Part>> parts_;
+  bool is_stopped_ = false;
+  std::int64_t updates_ = 0;    // of this training
+  std::size_t trainings_ = 0;   // that have ended
+  bool is_finishing_ = false;
+  bool is_finished_ = false;  // the rings are those of a training that has ended
+  std::optional<transport::TimePoint> hold_until_;
+};
+
+}  // namespace ravnest::provider
