@@ -1,7 +1,7 @@
 // One member of a ring that averages over gRPC: run one process for each.
 //
 //   reduce_bench --rank I --members HOST:PORT,HOST:PORT,... [--size FLOATS] [--rounds N]
-//                [--codec NAME] [--chunk BYTES] [--window MESSAGES] [--step]
+//                [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window MESSAGES] [--step]
 //
 // Prints a line of JSON for every round: the seconds from the offer to the average, and the bytes
 // sent. With --step a round begins with every line of standard input, so that a script can run it
@@ -35,6 +35,7 @@ struct Settings {
   transport::Codec codec;
   std::size_t chunk = RingOptions().largest_chunk;
   std::size_t window = transport::Window().messages;
+  std::size_t frame = transport::TransportOptions().largest_chunk;
   bool is_stepped = false;
 };
 
@@ -50,6 +51,7 @@ class Bench : public RingListener {
     }
     transport::TransportOptions options{.name = name_of(settings.rank), .plan = "bench"};
     options.window.messages = settings.window;
+    options.largest_chunk = settings.frame;
     transport_ =
         transport::make_grpc_transport({.listen = settings.members[settings.rank]}, options);
     RingOptions ring{.rank = settings.rank, .values = settings.size, .codec = settings.codec};
@@ -147,6 +149,8 @@ bool parse(int count, char** words, Settings& settings) {
       settings.codec = transport::parse_codec(value);
     } else if (word == "--chunk") {
       settings.chunk = std::stoul(value);
+    } else if (word == "--frame") {
+      settings.frame = std::stoul(value);
     } else if (word == "--window") {
       settings.window = std::stoul(value);
     } else {
@@ -166,7 +170,8 @@ int main(int count, char** words) {
     if (!parse(count, words, settings)) {
       std::fprintf(stderr,
                    "reduce_bench --rank I --members HOST:PORT,... [--size FLOATS] [--rounds N]\n"
-                   "             [--codec NAME] [--chunk BYTES] [--window MESSAGES] [--step]\n");
+                   "             [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window "
+                   "MESSAGES] [--step]\n");
       return 2;
     }
     return run(settings);

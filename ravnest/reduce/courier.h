@@ -54,6 +54,7 @@ class Courier {
   std::condition_variable changed_;
   std::map<std::size_t, std::shared_ptr<transport::Sender>> senders_;
   std::deque<Parcel> parcels_;
+  bool is_busy_ = false;  // with one that is in no queue any more
   std::uint64_t generation_ = 0;
   bool is_stopping_ = false;
 
