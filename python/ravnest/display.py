@@ -30,6 +30,7 @@ class Display:
         self._shown_at = 0.0
         self._width = 0
         self._first: tuple[float, int] | None = None  # when, and with how many passes
+        self._averaging = ""
         self._waits: dict[str, tuple[float, float]] = {}  # by peer: since when, said when
 
     def tick(self, status: Any) -> None:
@@ -68,6 +69,13 @@ class Display:
             self._waits[peer] = (since, now)
             self._say(text)
 
+    def averaged(self, number: int, seconds: float, nbytes: int, members: list[str]) -> None:
+        """The clusters have averaged this provider's stage, or a part of it."""
+        others = ", ".join(name for name in members if name != self.name) or "nobody else"
+        self._averaging = (
+            f"averaging {number} with {others} ({1e3 * seconds:.0f} ms, {_bytes(nbytes)})"
+        )
+
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._level <= 1:
@@ -82,7 +90,7 @@ class Display:
         self.say(
             f"{self.name} ({self.role}): trained on {passes} batches{resumed}{took}, "
             f"last loss {values['loss']:.4g}, greatest delay {values['max_delay']}, "
-            f"memory {_memory()}"
+            f"memory {_memory()}{_averagings(values)}"
         )
 
     def _progress(self, values: dict[str, Any], now: float) -> str:
@@ -97,6 +105,8 @@ class Display:
         parts.append(f"loss {values['loss']:.4g}")
         parts.append(f"{values['samples_per_second']:.0f} samples/s")
         parts.append(f"delay {values['delay']}")
+        if self._averaging:
+            parts.append(self._averaging)
         parts.append(_memory())
         left = self._time_left(passes, now)
         if left is not None:
@@ -143,6 +153,19 @@ class Silence(Display):
 
     def notice(self, kind: str, peer: str, text: str) -> None:
         pass
+
+
+def _averagings(values: dict[str, Any]) -> str:
+    count = values["averagings"]
+    return f", averaged {count} times ({_bytes(values['averaged_bytes'])} sent)" if count else ""
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    raise AssertionError
 
 
 def _memory() -> str:

@@ -53,7 +53,7 @@ class Node:
         criterion: At the leaf: ``criterion(output, batch)`` gives the loss, for the model's own
             output and the whole batch that `labels` yields.
         update_frequency: Batches whose gradients are averaged for one update.
-        reduce_factor: Updates between two averagings among clusters.
+        reduce_factor: Updates between two averagings among clusters; by default at every epoch.
         labels: A loader that yields the root's batches in the root's order, or a tensor.
         test_labels: The same for validation. The label is the last element of a batch: class
             indices, or one-hot.
@@ -63,6 +63,14 @@ class Node:
             losses_1.txt and val_accuracies_1.txt, and so on.)
         compression: Send tensors in half precision.
         average_optim: Average the optimizers' states among clusters, too.
+        averaging: ``"overlapped"`` (beside training) or ``"blocking"`` (training waits for it).
+        averaging_codec: Of what averaging sends; by default fp16 with `compression`, else none.
+        robust: ``"trimmed"``: among three clusters or more, without the largest and the smallest.
+        outer: What clusters go on from: the ``"mean"``, or DiLoCo's ``"nesterov"`` step, with
+            `outer_lr` and `outer_momentum`.
+        streams: Parts of the stage that are averaged in turn, so that less is sent at once.
+        patience: Seconds that a fast cluster waits for a slow one, but for the first averaging,
+            which all are waited for, and the last.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
         memory: ``"stash"`` keeps what autograd saved, ``"recompute"`` computes it again.
         threads: Of this provider; by default the machine's cores are shared among its providers.
@@ -103,6 +111,14 @@ class Node:
         compression: bool = False,
         average_optim: bool = False,
         *,
+        averaging: str = "overlapped",
+        averaging_codec: str | None = None,
+        robust: str | None = None,
+        outer: str = "mean",
+        outer_lr: float = 0.7,
+        outer_momentum: float = 0.9,
+        streams: int = 1,
+        patience: float = 10.0,
         schedule: str = "async",
         memory: str = "stash",
         threads: int | None = None,
@@ -152,6 +168,16 @@ class Node:
             "memory": memory,
             "threads": threads,
             "codec": codec or ("fp16" if compression else "none"),
+            "reduce_factor": reduce_factor,
+            "averaging": averaging,
+            "average_optim": average_optim,
+            "averaging_codec": averaging_codec or ("fp16" if compression else "none"),
+            "robust": robust,
+            "outer": outer,
+            "outer_lr": outer_lr,
+            "outer_momentum": outer_momentum,
+            "streams": streams,
+            "patience": patience,
             "checkpoint_every": checkpoint_every,
             "resume": resume,
             "return_within": int(return_within * 1000),
@@ -229,6 +255,7 @@ class Node:
             score=None if self.test_labels is None or not self._leaf else self._leaf.score,
             on_learned=self.rule.note_loss if self.rule.wants_losses else None,
             on_notice=self.display.notice,
+            on_averaged=self.display.averaged,
         )
         if self._leaf is not None:
             source = provider if self._program is None else self._program._core

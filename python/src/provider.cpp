@@ -164,7 +164,28 @@ ProviderCallbacks to_callbacks(Given& given) {
       call_python([&] { (*on_notice)(name_of(notice.kind), notice.peer, notice.text); });
     };
   }
+  if (const Shared on_averaged = given.take_shared("on_averaged")) {
+    callbacks.on_averaged = [on_averaged](const provider::AveragingNews& news) {
+      const double seconds = std::chrono::duration<double>(news.duration).count();
+      call_python([&] { (*on_averaged)(news.round, seconds, news.nbytes, news.members); });
+    };
+  }
   return callbacks;
+}
+
+provider::AveragingWords to_averaging(Given& given) {
+  provider::AveragingWords words;
+  given.take("reduce_factor", words.every);
+  given.take("averaging", words.averaging);
+  given.take("average_optim", words.with_rule);
+  given.take("averaging_codec", words.codec);
+  given.take("robust", words.robust);
+  given.take("outer", words.outer);
+  given.take("outer_lr", words.outer_rate);
+  given.take("outer_momentum", words.outer_momentum);
+  given.take("streams", words.streams);
+  given.take("patience", words.patience);
+  return words;
 }
 
 ProviderOptions to_options(Given& given) {
@@ -191,6 +212,7 @@ ProviderOptions to_options(Given& given) {
   given.take("compensation", options.compensation);
   given.take("predict_weights", options.predict_weights);
   given.take("codec", options.codec);
+  options.averaging = provider::to_options(to_averaging(given));
   given.take("checkpoint_every", options.checkpoint_every);
   given.take("resume", options.resume);
   given.take("save", options.save);
@@ -265,6 +287,8 @@ py::dict to_python(const Provider::Status& status) {
   described["max_delay"] = status.loop.max_delay;
   described["versions"] = status.loop.versions;
   described["busy"] = status.loop.busy;
+  described["averagings"] = status.averagings;
+  described["averaged_bytes"] = status.averaged_bytes;
   return described;
 }
 

@@ -27,6 +27,7 @@ constexpr Milliseconds kGoodbye{5000};
 struct Flags {
   provider::ProviderOptions options;
   provider::RuleOptions rule;
+  provider::AveragingWords averaging;
   std::string optimizer_options = "{}";
   std::string scheduler;
   std::string scheduler_options = "{}";
@@ -82,6 +83,7 @@ provider::ProviderOptions to_options(const Flags& flags) {
       flags.schedule == "sync" ? provider::Schedule::kSync : provider::Schedule::kAsync;
   options.memory =
       flags.memory == "recompute" ? engine::PassMemory::kRecompute : engine::PassMemory::kStash;
+  options.averaging = provider::to_options(flags.averaging);
   options.return_within = Milliseconds(static_cast<std::int64_t>(flags.return_within * 1000.0));
   if (flags.threads > 0) {
     options.threads = flags.threads;
@@ -193,6 +195,35 @@ void run_provider(const Flags& flags) {
   }
 }
 
+void add_averaging(CLI::App& command, provider::AveragingWords& words) {
+  command
+      .add_option("--reduce-factor", words.every,
+                  "Updates between two averagings with other clusters; 0: at every epoch")
+      ->check(whole_number(0, 1'000'000'000))
+      ->capture_default_str();
+  command.add_option("--averaging", words.averaging, "overlapped or blocking")
+      ->check(one_of({"overlapped", "blocking"}))
+      ->capture_default_str();
+  command.add_flag("--average-optim", words.with_rule, "Average the optimizer's state, too");
+  command.add_option("--averaging-codec", words.codec, "none, fp16, bf16 or int8, and +zstd")
+      ->capture_default_str();
+  command.add_option("--robust", words.robust, "none, or trimmed for a trimmed mean")
+      ->check(one_of({"none", "trimmed"}))
+      ->capture_default_str();
+  command.add_option("--outer", words.outer, "mean, or nesterov for DiLoCo's step")
+      ->check(one_of({"mean", "nesterov"}))
+      ->capture_default_str();
+  command.add_option("--outer-lr", words.outer_rate, "Of nesterov")->capture_default_str();
+  command.add_option("--outer-momentum", words.outer_momentum, "Of nesterov")
+      ->capture_default_str();
+  command.add_option("--streams", words.streams, "Parts of the stage that are averaged in turn")
+      ->capture_default_str();
+  command
+      .add_option("--patience", words.patience,
+                  "Seconds that a fast cluster waits for a slow one to average")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 Command add_provider(CLI::App& app) {
@@ -245,6 +276,7 @@ Command add_provider(CLI::App& app) {
       ->check(number_from(0.0, 1e6));
   command->add_flag("--predict-weights", options.predict_weights,
                     "Forward with the weights expected at the backward");
+  add_averaging(*command, flags->averaging);
   command->add_option("--threads", flags->threads, "Of this provider; 0: its share of the cores")
       ->check(whole_number(0, 4096));
   command->add_option("--checkpoint-every", options.checkpoint_every, "Updates; 0: never")

@@ -122,7 +122,8 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
   }
   std::size_t integer = 0;
   for (const std::string& name : names_.buffers) {
-    at::Tensor buffer = weights.at(name).detach();
+    // Unseen by autograd, as when batch norm changes it: passes in flight may have saved it.
+    const at::Tensor buffer = weights.at(name).variable_data();
     if (buffer.is_floating_point() || buffer.is_complex()) {
       buffer.copy_(change(buffer, place));
       place += size_of(buffer);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/table.h"
 #include "ravnest/provider/wiring.h"
 
 namespace ravnest::provider {
@@ -14,7 +15,44 @@ namespace {
 constexpr std::size_t kMostStreams = 1024;
 constexpr std::size_t kMostTrainings = 1024;
 
+bool chosen(const char* what, const std::string& word, const char* no, const char* yes) {
+  if (word != no && word != yes) {
+    throw_invalid("[provider] expected ", what, " to be ", no, " or ", yes, ", got '",
+                  printable(word), "'.");
+  }
+  return word == yes;
+}
+
+void check_range(const char* what, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    throw_invalid("[provider] expected ", what, " from ", least, " to ", most, ", got ", value, ".");
+  }
+}
+
 }  // namespace
+
+AveragingOptions to_options(const AveragingWords& words) {
+  check_range("reduce_factor", static_cast<double>(words.every), 0, 1e12);
+  check_range("outer_lr", words.outer_rate, 0, 1e6);
+  check_range("outer_momentum", words.outer_momentum, 0, 1);
+  check_range("streams", static_cast<double>(words.streams), 1, kMostStreams);
+  check_range("patience", words.patience, 0, 1e6);
+  AveragingOptions options;
+  if (words.every > 0) {
+    options.every = words.every;
+  }
+  options.is_blocking = chosen("averaging", words.averaging, "overlapped", "blocking");
+  options.with_rule = words.with_rule;
+  options.codec = transport::parse_codec(words.codec);
+  options.mean = chosen("robust", words.robust, "none", "trimmed") ? reduce::Mean::kTrimmed
+                                                                   : reduce::Mean::kPlain;
+  options.outer = {.is_nesterov = chosen("outer", words.outer, "mean", "nesterov"),
+                   .rate = words.outer_rate,
+                   .momentum = words.outer_momentum};
+  options.streams = static_cast<std::size_t>(words.streams);
+  options.patience = transport::Milliseconds(static_cast<std::int64_t>(words.patience * 1000.0));
+  return options;
+}
 
 // One ring, and what it averages. The ring calls on its own thread; everything here is done on the
 // loop's.

@@ -30,6 +30,22 @@ struct AveragingOptions {
   transport::Milliseconds patience{10'000};
 };
 
+// The same in the words of a command line or script.
+struct AveragingWords {
+  std::int64_t every = 0;  // 0: at every epoch
+  std::string averaging = "overlapped";
+  bool with_rule = false;
+  std::string codec = "none";
+  std::string robust = "none";
+  std::string outer = "mean";
+  double outer_rate = 0.7;
+  double outer_momentum = 0.9;
+  std::int64_t streams = 1;
+  double patience = 10.0;  // seconds
+};
+// Throws std::invalid_argument for a word or number that cannot be.
+AveragingOptions to_options(const AveragingWords& words);
+
 // An averaging that counted, for people.
 struct AveragingNews {
   std::int64_t round = 0;

@@ -393,7 +393,7 @@ void Member::note_waiting(TimePoint now) {
   }
   if (!names.empty()) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - *waiting_since_);
-    actions_.notice(
+    actions_.waiting(
         concat(name(options_.rank), " waits for ", names, " to average (", seconds.count(), " s)"));
   }
 }

@@ -27,6 +27,7 @@ class MemberActions {
   // Again and again, until caught_up.
   virtual void catch_up(const Commit& latest) = 0;
   virtual void notice(const std::string& sentence) = 0;
+  virtual void waiting(const std::string& sentence) { notice(sentence); }
 };
 
 // One member's part of the agreement, and its leader's where it leads. Commits in two phases: who

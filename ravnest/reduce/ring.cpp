@@ -88,6 +88,7 @@ class Ring::Core : public MemberActions, public EngineListener {
   void abandon(std::int64_t round, const std::string& why) override;
   void catch_up(const Commit& latest) override { latest_->want(latest, Clock::now()); }
   void notice(const std::string& sentence) override { listener_.on_notice(sentence); }
+  void waiting(const std::string& sentence) override { listener_.on_waiting(sentence); }
 
  private:
   void run();

@@ -56,6 +56,8 @@ class RingListener {
   virtual void on_wanted(std::int64_t ticket) = 0;
   // A sentence for people: "node_3 is lost; averaging goes on without it".
   virtual void on_notice(const std::string& sentence) = 0;
+  // The same while it waits for others, again and again.
+  virtual void on_waiting(const std::string& sentence) { on_notice(sentence); }
 };
 
 // Our membership of one ring: agrees with the others on rounds, and moves values through an engine.

@@ -15,6 +15,8 @@ STATUS = {
     "samples_per_second": 320.0,
     "delay": 2,
     "max_delay": 4,
+    "averagings": 0,
+    "averaged_bytes": 0,
 }
 
 
