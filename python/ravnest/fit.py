@@ -1,6 +1,7 @@
 """fit: one call that trains a model on providers of this machine."""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -78,6 +79,7 @@ def fit(
     epochs: int = 1,
     val_loader: Iterable | None = None,
     providers: int = 3,
+    clusters: int = 1,
     schedule: str = "async",
     micro_batches: int = 1,
     update_frequency: int = 1,
@@ -88,6 +90,15 @@ def fit(
     warmup_updates: int = 0,
     compensation: float = 0.0,
     predict_weights: bool = False,
+    reduce_factor: int | None = None,
+    averaging: str = "overlapped",
+    average_optim: bool = False,
+    averaging_codec: str = "none",
+    robust: str | None = None,
+    outer: str = "mean",
+    outer_lr: float = 0.7,
+    outer_momentum: float = 0.9,
+    streams: int = 1,
     seed: int | None = None,
     folder: str | os.PathLike | None = None,
     checkpoint_every: int = 100,
@@ -109,13 +120,18 @@ def fit(
         lr_step_on_epoch_change: Step it at every epoch; else at every update.
         epochs: Times that the loader is gone through.
         val_loader: Validates after every epoch.
-        providers: Stages, and processes.
+        providers: Processes in all; each has a stage of its cluster.
+        clusters: Copies of the model that train side by side, each on its own batches (they are
+            dealt out in turn), and average their weights.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
         micro_batches: Parts that a batch is cut into, so that a synchronous pipeline fills.
         update_frequency: Batches whose gradients are averaged for one update.
         memory: ``"stash"`` keeps what autograd saved, ``"recompute"`` computes it again.
         codec: Of what travels: none, fp16, bf16, int8, with ``+zstd`` to pack it.
         threads: Of each provider; by default the machine's cores are shared among them.
+        reduce_factor: Updates between two averagings among clusters; by default at every epoch.
+        averaging, average_optim, averaging_codec, robust, outer, outer_lr, outer_momentum,
+            streams: How clusters average, as on `Node`.
         seed: As `set_seed`.
         folder: Keeps plan and checkpoints; a run that was cut off goes on from there.
         checkpoint_every: Updates between two checkpoints.
@@ -126,10 +142,21 @@ def fit(
         ValueError: If the model cannot be captured, or optimizer and scheduler are not native.
         ravnest.Error: If a provider was lost and did not come back.
     """
-    for name, value in (("epochs", epochs), ("providers", providers)):
+    counts = {
+        "epochs": epochs,
+        "providers": providers,
+        "clusters": clusters,
+        "micro_batches": micro_batches,
+        "update_frequency": update_frequency,
+        "streams": streams,
+        **({} if reduce_factor is None else {"reduce_factor": reduce_factor}),
+    }
+    for name, value in counts.items():
         _check_count(name, value)
-    _check_count("micro_batches", micro_batches)
-    _check_count("update_frequency", update_frequency)
+    if clusters > providers:
+        raise ValueError(
+            f"[fit] expected a provider or more for each cluster, got {providers} for {clusters}."
+        )
     if seed is not None:
         set_seed(seed)
     flags = [
@@ -142,15 +169,40 @@ def fit(
         *([] if max_norm is None else _flags("--max-norm", max_norm)),
         *([] if threads is None else _flags("--threads", threads)),
         *(["--predict-weights"] if predict_weights else []),
+        *_flags("--reduce-factor", reduce_factor or 0, "--averaging", averaging),
+        *_flags("--averaging-codec", averaging_codec, "--robust", robust or "none"),
+        *_flags("--outer", outer, "--outer-lr", outer_lr, "--outer-momentum", outer_momentum),
+        *_flags("--streams", streams),
+        *(["--average-optim"] if average_optim else []),
     ]
     inputs, target = _split(_peek(train_loader))
     args, kwargs = _call(inputs)
     program = capture(model, args, kwargs, criterion, target=target)
     with _workplace(folder) as place:
-        _plan(program, (*args, target), kwargs, providers, place)
+        _plan(program, (*args, target), kwargs, providers, clusters, place)
         return _Training(program, place, epochs, micro_batches, flags, callbacks, quiet).run(
             train_loader, val_loader
         )
+
+
+class _Feed:
+    """What goes to one cluster, and what comes of it."""
+
+    def __init__(self, place: Path, root: str, run: Run):
+        self.root = root
+        self.done = _C.read_progress(os.fspath(place), root) or 0  # passes, of a run cut off
+        self.dealt = 0  # batches
+        self._run = run
+        self._batch_loss = 0.0
+        self.requester = _C.Requester(os.fspath(place), root, self._on_result)
+
+    def _on_result(
+        self, _: int, epoch: int, samples: int, part: int, parts: int, weight: float, loss: float
+    ) -> None:
+        self._batch_loss += loss * weight / parts
+        if part + 1 == parts:
+            self._run.history["loss"].append(self._batch_loss)
+            self._batch_loss = 0.0
 
 
 class _Training:
@@ -174,25 +226,27 @@ class _Training:
         self._callbacks = callbacks
         self._quiet = quiet
         self._run = Run()
-        self._batch_loss = 0.0
         self._shown = 0.0
-        self._processes: list[subprocess.Popen] = []
-        self._names = [f"node_{node['id']}" for node in _nodes(place)]
-        self._done = _C.read_progress(os.fspath(place), self._names[0]) or 0
-        self._requester = _C.Requester(os.fspath(place), self._names[0], self._on_result)
+        self._processes: dict[str, subprocess.Popen] = {}
+        nodes = _nodes(place)
+        self._names = [_name(node) for node in nodes]
+        self._feeds = [_Feed(place, _name(node), self._run) for node in nodes if node["stage"] == 0]
+        self._turns = itertools.cycle(self._feeds)
 
     def run(self, train_loader: Iterable, val_loader: Iterable | None) -> Run:
         try:
             self._start()
-            self._requester.start_at(self._done)
-            first = self._done // self._parts
+            for feed in self._feeds:
+                feed.requester.start_at(feed.done)
             for epoch in range(self._epochs):
-                first = self._train(train_loader, epoch, first)
-                if first == 0:
+                if self._train(train_loader, epoch):
                     self._end_epoch(val_loader, epoch)
-            self._requester.end_training()
-            self._wait(self._requester.wait_for_training)
-            self._requester.close(_GOODBYE)
+            for feed in self._feeds:
+                feed.requester.end_training()
+            for feed in self._feeds:
+                self._wait(feed.requester.wait_for_training)
+            for feed in self._feeds:
+                feed.requester.close(_GOODBYE)
             self._join()
         except KeyboardInterrupt:
             self._stop("interrupted")
@@ -211,39 +265,39 @@ class _Training:
 
     def _start(self) -> None:
         command = _find_command()
+        feeds = {feed.root: feed for feed in self._feeds}
         for name in self._names:
             flags = _flags("--name", name, "--node-data", self._place, "--seed", current_seed())
-            if name == self._names[0]:
-                flags += _flags("--requester", f"requester@{self._requester.address}")
-            self._processes.append(
-                subprocess.Popen(
-                    [command, "provider", *flags, *self._flags, "--save", "--quiet"]
-                    + ["--with-parent"],
-                    stdin=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    start_new_session=True,  # Ctrl-C is ours to pass on
-                )
+            if name in feeds:
+                flags += _flags("--requester", f"requester@{feeds[name].requester.address}")
+            self._processes[name] = subprocess.Popen(
+                [command, "provider", *flags, *self._flags, "--save", "--quiet", "--with-parent"],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C is ours to pass on
             )
 
-    def _train(self, loader: Iterable, epoch: int, behind: int) -> int:
-        """Sends an epoch's batches, but for those that a resumed run has behind it."""
+    def _train(self, loader: Iterable, epoch: int) -> bool:
+        """Deals an epoch's batches out to the clusters, but for those that a resumed run has behind
+        it. False where it has the whole epoch behind it."""
         started = time.monotonic()
         samples = 0
         self._count = 0
-        for batch in loader:
-            if behind > 0:
-                behind -= 1
+        for batch, feed in zip(loader, self._turns):  # noqa: B905 - turns never end
+            if feed.dealt * self._parts < feed.done:
+                feed.dealt += 1
                 continue
+            feed.dealt += 1
             inputs, target = _split(batch)
             args, kwargs = _call(inputs)
             leaves = self._program._train_signature.flatten((*args, target), kwargs)
-            samples += self._submit("train", leaves, epoch, self._parts)
+            samples += self._submit(feed, "train", leaves, epoch, self._parts)
             self._show(epoch, loader)
         self._epoch_started, self._epoch_samples = started, samples
-        return behind
+        return samples > 0
 
-    def _submit(self, purpose: str, leaves: list, epoch: int, parts: int) -> int:
+    def _submit(self, feed: "_Feed", purpose: str, leaves: list, epoch: int, parts: int) -> int:
         size = next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)
         parts = min(parts, size) if size else 1
         if parts != self._parts and purpose == "train":
@@ -255,7 +309,7 @@ class _Training:
             weight = count * parts / size if size else 1.0
             self._wait(
                 lambda timeout, piece=piece, count=count, part=part, weight=weight: (
-                    self._requester.submit(
+                    feed.requester.submit(
                         purpose, piece, count, epoch, part, parts, weight, timeout
                     )
                 )
@@ -265,15 +319,17 @@ class _Training:
     def _end_epoch(self, val_loader: Iterable | None, epoch: int) -> None:
         history = self._run.history
         if val_loader is not None:
-            self._wait(self._requester.wait_until_idle)  # all of the epoch is learned from
+            for feed in self._feeds:
+                self._wait(feed.requester.wait_until_idle)  # all of the epoch is learned from
+            judge = self._feeds[0]
             total = 0
             for batch in val_loader:
                 inputs, target = _split(batch)
                 args, kwargs = _call(inputs)
                 leaves = self._program._eval_signature.flatten((*args, target), kwargs)
-                total += self._submit("validate", leaves, epoch, 1)
-            self._requester.end_validation()
-            loss, correct, counted = self._wait(self._requester.wait_for_validation)
+                total += self._submit(judge, "validate", leaves, epoch, 1)
+            judge.requester.end_validation()
+            loss, correct, counted = self._wait(judge.requester.wait_for_validation)
             history["val_loss"].append(loss / max(total, 1))
             if counted:
                 history["val_accuracy"].append(100.0 * correct / counted)
@@ -284,21 +340,13 @@ class _Training:
         for callback in self._callbacks:
             callback(self._run)
 
-    def _on_result(
-        self, _: int, epoch: int, samples: int, part: int, parts: int, weight: float, loss: float
-    ) -> None:
-        self._batch_loss += loss * weight / parts
-        if part + 1 == parts:
-            self._run.history["loss"].append(self._batch_loss)
-            self._batch_loss = 0.0
-
     def _wait(self, step: Callable[[int], Any]) -> Any:
         """Tries until it gives something; between two tries Ctrl-C comes through."""
         while True:
             result = step(_TICK)
             if result:
                 return result
-            for name, process in zip(self._names, self._processes, strict=True):
+            for name, process in self._processes.items():
                 if process.poll() not in (None, 0):
                     said = (process.stderr.read() if process.stderr else "").strip()
                     raise RuntimeError(
@@ -306,13 +354,14 @@ class _Training:
                     )
 
     def _stop(self, reason: str) -> None:
-        with contextlib.suppress(Exception):
-            self._requester.stop(_INTERRUPTED, reason)
+        for feed in self._feeds:
+            with contextlib.suppress(Exception):
+                feed.requester.stop(_INTERRUPTED, reason)
         self._join(2.0)
 
     def _join(self, patience: float = _GOODBYE / 1000) -> None:
         deadline = time.monotonic() + patience
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -423,10 +472,14 @@ def _workplace(folder: str | os.PathLike | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def _plan(program: Program, args: tuple, kwargs: dict, providers: int, place: Path) -> None:
+def _plan(
+    program: Program, args: tuple, kwargs: dict, providers: int, clusters: int, place: Path
+) -> None:
     """Cuts the model for this machine, unless the folder has a run that was cut off."""
     nodes = _nodes(place)
-    if len(nodes) == providers and _C.read_progress(os.fspath(place), f"node_{nodes[0]['id']}"):
+    roots = [_name(node) for node in nodes if node["stage"] == 0]
+    is_same = len(nodes) == providers and len(roots) == clusters
+    if is_same and any(_C.read_progress(os.fspath(place), root) for root in roots):
         return
     pool = {
         str(i): {
@@ -441,13 +494,20 @@ def _plan(program: Program, args: tuple, kwargs: dict, providers: int, place: Pa
         (x.shape[0] for x in pytree.tree_leaves(args) if isinstance(x, torch.Tensor) and x.dim()),
         None,
     )
-    clusterize(program, args, kwargs, clusters=1, nodes=path, out=place, batch=batch, verbose=False)
+    clusterize(
+        program, args, kwargs, clusters=clusters, nodes=path, out=place, batch=batch, verbose=False
+    )
+
+
+def _name(node: dict) -> str:
+    return f"node_{node['id']}"
 
 
 def _nodes(place: Path) -> list[dict]:
     names = [path.stem for path in (place / "nodes").glob("node_*.json")]
     return sorted(
-        (_C.read_node(os.fspath(place), name) for name in names), key=lambda node: node["stage"]
+        (_C.read_node(os.fspath(place), name) for name in names),
+        key=lambda node: (node["cluster"], node["stage"]),
     )
 
 

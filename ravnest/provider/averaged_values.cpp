@@ -52,8 +52,9 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRu
     }
   }
   for (const at::Tensor& tensor : rule_tensors(weights, rule)) {
-    values_ += size_of(tensor);
+    rule_values_ += size_of(tensor);
   }
+  values_ += rule_values_;
 }
 
 std::vector<at::Tensor> AveragedValues::rule_tensors(const engine::WeightMap& weights,
@@ -100,6 +101,22 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
     add(weights.at(name));
   }
   return taken;
+}
+
+std::vector<float> AveragedValues::initial(const engine::WeightMap& weights) const {
+  std::vector<float> row;
+  const auto add = [&](const std::string& name) {
+    const at::Tensor& tensor = weights.at(name);
+    if (tensor.is_floating_point() || tensor.is_complex()) {
+      const at::Tensor part = plain(tensor.detach());
+      row.insert(row.end(), part.const_data_ptr<float>(),
+                 part.const_data_ptr<float>() + part.numel());
+    }
+  };
+  std::ranges::for_each(names_.parameters, add);
+  row.resize(row.size() + rule_values_, 0.0F);
+  std::ranges::for_each(names_.buffers, add);
+  return row;
 }
 
 void AveragedValues::write(const Change& change, const reduce::Contribution& values,

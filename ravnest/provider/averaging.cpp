@@ -73,7 +73,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.maxima = values_.maxima();
     options.codec = owner.options_.codec;
     options.mean = owner.options_.mean;
-    options.needs_base = outer_.needs_base();
+    options.needs_base = needs_base();
     options.patience = owner.options_.patience;
     for (std::size_t i = 0; i < ring.members.size(); ++i) {
       options.members.push_back(
@@ -132,15 +132,35 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   }
   UpdateRule* rule() const { return owner_.options_.with_rule ? owner_.rule_ : nullptr; }
 
+  // Without a base, what travels are the values themselves. A codec that rounds is better off with
+  // what was learned since; and Nesterov's step needs to know where that began.
+  bool needs_base() const {
+    return outer_.is_nesterov() ||
+           owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
+  }
+
   void contribute(std::int64_t round) {
     taken_ = values_.take(*owner_.stage_, rule());
     was_held_ = owner_.hold().has_value();
-    ring_->contribute(round, taken_);
+    if (needs_base() && base_.empty()) {
+      base_ = values_.initial(owner_.hooks_.initial());
+    }
+    reduce::Contribution given = taken_;
+    for (std::size_t i = 0; i < base_.size(); ++i) {
+      given.values[i] -= base_[i];
+    }
+    ring_->contribute(round, std::move(given));
   }
 
   void apply(reduce::Average average) {
+    for (std::size_t i = 0; i < base_.size(); ++i) {
+      average.result.values[i] += base_[i];
+    }
     if (!average.is_final) {
-      outer_.apply(average.result.values);
+      outer_.apply(base_, average.result.values);
+    }
+    if (needs_base()) {
+      base_ = average.result.values;
     }
     // To the last bit as all others have it, where nothing has moved since.
     const bool is_still = average.is_final || (was_held_ && owner_.hold());
@@ -161,25 +181,24 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
                     .is_final = average.is_final});
   }
 
-  // What we go on from after the last averaging, or with a base that.
+  // Our values as they are, or where there is a base that.
   reduce::Contribution latest() const {
     reduce::Contribution values = values_.take(*owner_.stage_, rule());
-    if (outer_.has_base()) {
-      values.values = outer_.base();
+    if (!base_.empty()) {
+      values.values = base_;
     }
     return values;
   }
 
-  void catch_up(reduce::Contribution& latest) {
-    if (outer_.has_base()) {  // keeps what was learned since
-      reduce::Contribution before = latest;
-      before.values = outer_.base();
-      values_.move(before, latest, *owner_.stage_, rule());
+  void catch_up(const reduce::Contribution& latest) {
+    if (averages_ > 0 && !base_.empty()) {  // keeps what was learned since
+      values_.move({.values = base_, .maxima = {}}, latest, *owner_.stage_, rule());
     } else {
       values_.set(latest, *owner_.stage_, rule());
     }
-    if (outer_.needs_base()) {
-      outer_.set(latest.values, std::vector<float>(latest.values.size(), 0.0F));
+    if (needs_base()) {
+      base_ = latest.values;
+      outer_.reset();
     }
     owner_.hooks_.on_changed();
   }
@@ -188,7 +207,8 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   const AveragedValues values_;
   const std::size_t stream_;
   reduce::OuterStep outer_;
-  reduce::Contribution taken_;
+  std::vector<float> base_;     // what all members went on from, where that is needed
+  reduce::Contribution taken_;  // for the round under way
   bool was_held_ = false;
   bool is_due_ = false;
   bool is_finished_ = false;

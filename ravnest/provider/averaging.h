@@ -63,6 +63,7 @@ class Averaging {
  public:
   struct Hooks {
     std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
+    std::function<engine::WeightMap()> initial;       // values that the plan began with
     std::function<void()> on_changed;                 // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
     // A sentence for people, on a ring's thread; waits are told again and again.

@@ -87,7 +87,7 @@ class LoopListener {
  public:
   virtual ~LoopListener() = default;
 
-  // Until when nothing may be worked on, if at all. (Calls that were posted are.)
+  // Until when no training pass may be worked on, if at all. (Calls that were posted are.)
   virtual std::optional<transport::TimePoint> hold() { return std::nullopt; }
   // All of a training is learned from: what must be done before it ends. Asked again after every
   // call that was posted, until it is true.
@@ -217,6 +217,7 @@ class StageLoop {
 
   bool do_next();
   bool can_start(const Work& work) const;
+  static bool is_training(const Work& work);
   bool can_end(const Work& work);
   bool has_final_copies(const Control& control) const;
   bool is_limited(const Work& work) const;

@@ -22,16 +22,15 @@ using transport::MessageKind;
 
 // True where something was done.
 bool StageLoop::do_next() {
-  if (listener_.hold()) {
-    return false;
-  }
-  if (!backwards_.empty() && has_tied_gradients(backwards_.front().header.pass)) {
+  const bool is_held = listener_.hold().has_value();
+  if (!is_held && !backwards_.empty() && has_tied_gradients(backwards_.front().header.pass)) {
     Backward backward = std::move(backwards_.front());
     backwards_.pop_front();
     do_backward(std::move(backward));
     return true;
   }
-  if (!forwards_.empty() && can_start(forwards_.front()) && can_end(forwards_.front())) {
+  if (!forwards_.empty() && (!is_held || !is_training(forwards_.front())) &&
+      can_start(forwards_.front()) && can_end(forwards_.front())) {
     Work work = std::move(forwards_.front());
     forwards_.pop_front();
     begin(std::move(work));
@@ -58,6 +57,10 @@ bool StageLoop::can_start(const Work& work) const {
       tied_through_ >= work.header.pass -
                            work.header.pass % static_cast<std::int64_t>(options_.update_frequency);
   return has_copies && is_group_open(work.header.is_training() ? work.header.pass : -1);
+}
+
+bool StageLoop::is_training(const Work& work) {
+  return work.control ? work.control->word == Word::kTrainingEnd : work.header.is_training();
 }
 
 // A training ends when its last update is made, and the clusters have averaged.
