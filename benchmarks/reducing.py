@@ -4,8 +4,8 @@
 
 Both sides have their processes started once; then one round of ours and one of gloo take turns,
 each timed in every process, and the slowest process counts. Ours is the whole round, from the
-offer to the commit: agreement included. Needs build/release/benchmarks/reduce_bench, or another
-folder by --build.
+offer to the commit, with the agreement and the mean; gloo's is the sum alone, after a barrier.
+Needs build/release/benchmarks/reduce_bench, or another folder by --build.
 """
 
 import argparse
@@ -47,8 +47,9 @@ def gloo_member(rank: int, members: int, port: int, size: int, pipe) -> None:
         dist.barrier()
         start = time.perf_counter()
         dist.all_reduce(values)
+        seconds = time.perf_counter() - start
         values /= members
-        pipe.send(time.perf_counter() - start)
+        pipe.send(seconds)
     dist.destroy_process_group()
 
 

@@ -64,7 +64,7 @@ class RingListener {
 // The lowest-ranked member that lives leads; a leader that is lost is followed by the next. Every
 // round ends the same for all that survive it. Owns its threads; borrows transport and listener,
 // which outlive it. Opens channels "reduce.<ring>", "reduce.<ring>.data" and, for a member that was
-// away, "reduce.<ring>.latest". All calls but stop() return at once; any thread.
+// away, "reduce.<ring>.latest.<ticket>". All calls but stop() return at once; any thread.
 class Ring {
  public:
   // Throws std::invalid_argument for options that cannot be.

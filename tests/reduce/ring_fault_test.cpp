@@ -85,12 +85,12 @@ RingOptions quick() {
 template <typename World>
 void run_case(const Case& each) {
   SCOPED_TRACE(text_of(each));
-  TestRing<World> ring(kMembers, quick());
   transport::Log<int> hits;
   std::atomic<std::size_t> count = 0;
   std::atomic<bool> is_over = false;
   std::atomic<TestMember*> victim = nullptr;
   const bool is_counted = each.place != Place::kScatter && each.place != Place::kGather;
+  TestRing<World> ring(kMembers, quick());  // last: its threads use the rest
   for (std::size_t rank = 0; rank < kMembers; ++rank) {
     ring.make(
         rank,
