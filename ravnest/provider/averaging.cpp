@@ -224,6 +224,8 @@ Averaging::Averaging(AveragingOptions options, const package::NodeConfig& node,
 Averaging::~Averaging() { stop(); }
 
 void Averaging::stop() {
+  // A second caller returns when the first has done it.
+  const std::lock_guard stopping(stop_mutex_);
   std::vector<std::shared_ptr<Part>> parts;
   {
     const std::lock_guard lock(mutex_);

@@ -107,7 +107,8 @@ class Averaging {
   const Hooks hooks_;
   engine::Stage* stage_ = nullptr;
   UpdateRule* rule_ = nullptr;
-  std::mutex mutex_;  // guards changes of the list, and the flag
+  std::mutex stop_mutex_;  // held while rings are stopped
+  std::mutex mutex_;       // guards changes of the list, and the flag
   std::vector<std::shared_ptr<Part>> parts_;
   bool is_stopped_ = false;
   std::int64_t updates_ = 0;    // of this training

@@ -279,8 +279,9 @@ void Member::finish() {
   merge(history_, {{.epoch = task_.epoch, .round = round_}});
   latest_ = std::max(latest_, latest_of(history_));
   round_ = 0;
-  is_offered_ = std::exchange(is_offered_next_, false);
   is_finished_ = is_final_round_;
+  // The offer for the last round stands, though it came when another had begun elsewhere.
+  is_offered_ = std::exchange(is_offered_next_, false) || (is_final_ && !is_finished_);
   actions_.commit(task_, is_final_round_);
 }
 

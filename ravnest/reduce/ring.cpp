@@ -21,6 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr Milliseconds kFarewell{1000};  // for the last words to those who may be gone
+
 RingOptions checked(RingOptions options) {
   const std::size_t members = options.members.size();
   if (members == 0 || options.rank >= members) {
@@ -198,7 +200,7 @@ void Ring::Core::run() {
   // In this order: nobody calls us back from here on.
   engine_.reset();
   latest_.reset();
-  links_->close(options_.silence);
+  links_->close(std::min(options_.silence, kFarewell));
   links_.reset();
 }
 
