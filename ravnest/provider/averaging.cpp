@@ -307,15 +307,17 @@ void Averaging::on_epoch() {
 void Averaging::offer(std::size_t stream) {
   make_parts();
   bool is_first = false;
+  bool is_offered = false;  // a stage may have no parameters of its own
   for (const auto& part : parts_) {
     if (part->stream() == stream && !part->is_due()) {
       is_first = is_first || part->is_first();
+      is_offered = true;
       part->offer();
     }
   }
   if (is_first) {  // clusters begin when they can: the first averaging brings them together
     hold_until_ = transport::deadline_in(transport::kForEver);
-  } else if (options_.is_blocking) {
+  } else if (is_offered && options_.is_blocking) {
     hold_until_ = transport::deadline_in(options_.patience);
   }
 }

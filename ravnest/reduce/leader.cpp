@@ -180,6 +180,13 @@ void Leader::gather(TimePoint now) {
   }
 }
 
+// It may have said so before it heard of a round that has just been committed without it.
+bool Leader::is_ready(const Peer& peer) const {
+  const Commit latest = std::max(word_.latest, latest_of(word_.history));
+  return peer.word.stage == Stage::kReady &&
+         !is_behind(peer.word.history, latest, options_.needs_base);
+}
+
 void Leader::gather_final(TimePoint now) {
   std::vector<std::size_t> ready;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -187,7 +194,7 @@ void Leader::gather_final(TimePoint now) {
     if (!is_live(peer) || peer.is_banned || peer.word.is_finished || peer.word.is_refused) {
       continue;
     }
-    if (peer.word.stage == Stage::kReady) {
+    if (is_ready(peer)) {
       ready.push_back(rank);
     } else {
       word_.awaited.push_back(rank);
@@ -223,7 +230,7 @@ void Leader::gather_ready(TimePoint now) {
     if (peer.is_banned) {
       continue;
     }
-    if (is_live(peer) && peer.word.stage == Stage::kReady) {
+    if (is_live(peer) && is_ready(peer)) {
       ready.push_back(rank);
     } else {
       word_.awaited.push_back(rank);
