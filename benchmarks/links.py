@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from _compare import Effort, Ratio, summary
 from pipeline import MODELS, Load, free_ports, planned, rate, stages
 
-# What tbf lets through at once (more than one segment that the kernel has not cut yet), and how long
+# What tbf lets through at once (more than a segment that the kernel has not cut yet), and how long
 # a packet may wait.
 SHAPE = "burst 128kb latency 400ms"
 
@@ -31,7 +31,8 @@ def namespaces(megabits: int) -> Iterator[tuple[str, str]]:
         for name in names:
             ip("netns", "add", name)
             made.append(name)
-        ip("link", "add", "rn0", "netns", names[0], "type", "veth", "peer", "rn0", "netns", names[1])
+        there = ["type", "veth", "peer", "rn0", "netns", names[1]]
+        ip("link", "add", "rn0", "netns", names[0], *there)
         for index, name in enumerate(names):
             ip("-n", name, "addr", "add", f"10.77.0.{index + 1}/24", "dev", "rn0")
             ip("-n", name, "link", "set", "lo", "up")

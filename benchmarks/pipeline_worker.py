@@ -163,9 +163,7 @@ def run_torch(options) -> None:
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-    dist.init_process_group(
-        "gloo", init_method=options.rendezvous, rank=options.rank, world_size=2
-    )
+    dist.init_process_group("gloo", init_method=options.rendezvous, rank=options.rank, world_size=2)
     model, inputs, target, loss_of, halve = make_work(options.model)
     half = halve(model)[options.rank]
     stage = PipelineStage(half, options.rank, 2, torch.device("cpu"))

@@ -34,9 +34,7 @@ def planned() -> Iterator[str]:
 
 
 def train(folder: str, epochs: int) -> list[dict]:
-    return run(
-        [flags(name=f"node_{i}", node_data=folder, epochs=epochs) for i in range(3)], WORKER
-    )
+    return run([flags(name=f"node_{i}", node_data=folder, epochs=epochs) for i in range(3)], WORKER)
 
 
 def measure_epochs(effort: Effort) -> list[Ratio]:

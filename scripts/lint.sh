@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(find ravnest python/src tests benchmarks -name '*.cpp' -o -name '*.h' | sort)
+mapfile -t sources < <(find ravnest python/src tests benchmarks examples -name '*.cpp' -o -name '*.h' | sort)
 python_files=(python tests benchmarks examples scripts)
 
 if [[ ${1:-} == --fix ]]; then

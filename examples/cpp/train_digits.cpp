@@ -85,8 +85,7 @@ Digits read_digits(const std::filesystem::path& path) {
     pixels.insert(pixels.end(), row.begin(), row.end() - 1);
   }
   const auto count = static_cast<std::int64_t>(labels.size());
-  return {.images = at::tensor(pixels).reshape({count, 1, 8, 8}),
-          .labels = at::tensor(labels)};
+  return {.images = at::tensor(pixels).reshape({count, 1, 8, 8}), .labels = at::tensor(labels)};
 }
 
 Digits choose(const Digits& digits, const at::Tensor& places) {
@@ -159,8 +158,7 @@ std::vector<std::unique_ptr<provider::Provider>> start_providers(
     options.node_data = folder;
     options.save = true;
     options.make_rule = [] { return provider::make_native_rule({.optimizer = "adam"}); };
-    running.push_back(
-        std::make_unique<provider::Provider>(options, provider::ProviderCallbacks{}));
+    running.push_back(std::make_unique<provider::Provider>(options, provider::ProviderCallbacks{}));
     running.back()->start();
   }
   return running;
@@ -195,7 +193,13 @@ double accuracy(const graph::Program& program, const std::filesystem::path& fold
     std::memcpy(weight.mutable_data_ptr(), each.tensor.data.data(), each.tensor.data.size());
   }
   const auto outputs = model.run({digits.images, digits.labels}, engine::Mode::kEval);
-  return outputs.at(1).toTensor().argmax(1).eq(digits.labels).to(at::kDouble).mean().item<double>() *
+  return outputs.at(1)
+             .toTensor()
+             .argmax(1)
+             .eq(digits.labels)
+             .to(at::kDouble)
+             .mean()
+             .item<double>() *
          100.0;
 }
 

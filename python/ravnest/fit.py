@@ -133,7 +133,8 @@ def fit(
         averaging, average_optim, averaging_codec, robust, outer, outer_lr, outer_momentum,
             streams: How clusters average, as on `Node`.
         seed: As `set_seed`.
-        folder: Keeps plan and checkpoints; a run that was cut off goes on from there.
+        folder: Keeps plan and checkpoints; a run that was cut off goes on from there, after Ctrl-C
+            too.
         checkpoint_every: Updates between two checkpoints.
         callbacks: Called with the run after every epoch.
         quiet: Print nothing.
@@ -173,6 +174,7 @@ def fit(
         *_flags("--averaging-codec", averaging_codec, "--robust", robust or "none"),
         *_flags("--outer", outer, "--outer-lr", outer_lr, "--outer-momentum", outer_momentum),
         *_flags("--streams", streams),
+        *(["--keep-stopped"] if folder is not None else []),
         *(["--average-optim"] if average_optim else []),
     ]
     inputs, target = _split(_peek(train_loader))

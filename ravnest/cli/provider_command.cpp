@@ -283,6 +283,8 @@ Command add_provider(CLI::App& app) {
       ->check(whole_number(0, 1'000'000'000))
       ->capture_default_str();
   command->add_flag("!--no-resume", options.resume, "Begin anew, whatever was cut off");
+  command->add_flag("--keep-stopped", options.keeps_stopped,
+                    "Keep a checkpoint when the run is stopped on purpose, too");
   command->add_flag("--save", options.save, "Write the weights when training has ended");
   command->add_option("--losses", options.loss_file, "Gets the loss of every batch (leaf)")
       ->type_name("FILE");

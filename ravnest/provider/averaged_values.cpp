@@ -123,12 +123,11 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
                            engine::Stage& stage, const UpdateRule* rule) const {
   const at::NoGradGuard no_grad;
   std::size_t place = 0;
-  stage.weights().update(
-      names_.parameters,
-      [&](const std::string&, const at::Tensor& value, at::Tensor& result) {
-        result.copy_(change(value, place));
-        place += size_of(value);
-      });
+  stage.weights().update(names_.parameters,
+                         [&](const std::string&, const at::Tensor& value, at::Tensor& result) {
+                           result.copy_(change(value, place));
+                           place += size_of(value);
+                         });
   const engine::WeightMap& weights = stage.weights().current()->weights;
   for (at::Tensor& tensor : rule_tensors(weights, rule)) {
     // A mean of squares stays one.
@@ -155,7 +154,8 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
 
 void AveragedValues::set(const reduce::Contribution& values, engine::Stage& stage,
                          const UpdateRule* rule) const {
-  write([&](const at::Tensor& value, std::size_t place) { return part_of(values.values, place, value); },
+  write([&](const at::Tensor& value,
+            std::size_t place) { return part_of(values.values, place, value); },
         values, stage, rule);
 }
 
@@ -176,7 +176,8 @@ std::vector<AveragedValues::Names> in_parts(const AveragedValues::Names& names,
   for (const std::string& name : names.parameters) {
     total += size_of(weights.at(name));
   }
-  const std::size_t count = std::clamp<std::size_t>(parts, 1, std::max<std::size_t>(1, names.parameters.size()));
+  const std::size_t count =
+      std::clamp<std::size_t>(parts, 1, std::max<std::size_t>(1, names.parameters.size()));
   std::vector<AveragedValues::Names> cut(1);
   cut[0].buffers = names.buffers;
   std::size_t before = 0;

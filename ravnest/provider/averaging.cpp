@@ -25,7 +25,8 @@ bool chosen(const char* what, const std::string& word, const char* no, const cha
 
 void check_range(const char* what, double value, double least, double most) {
   if (!(value >= least && value <= most)) {
-    throw_invalid("[provider] expected ", what, " from ", least, " to ", most, ", got ", value, ".");
+    throw_invalid("[provider] expected ", what, " from ", least, " to ", most, ", got ", value,
+                  ".");
   }
 }
 
@@ -59,10 +60,7 @@ AveragingOptions to_options(const AveragingWords& words) {
 class Averaging::Part : public reduce::RingListener, public std::enable_shared_from_this<Part> {
  public:
   Part(Averaging& owner, AveragedValues values, std::size_t stream)
-      : owner_(owner),
-        values_(std::move(values)),
-        stream_(stream),
-        outer_(owner.options_.outer) {}
+      : owner_(owner), values_(std::move(values)), stream_(stream), outer_(owner.options_.outer) {}
 
   void start(const package::NodeRing& ring, std::size_t number) {
     const Averaging& owner = owner_;
@@ -114,12 +112,8 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   void on_wanted(std::int64_t ticket) override {
     post([this, ticket] { ring_->give_latest(ticket, latest(), committed_); });
   }
-  void on_notice(const std::string& sentence) override {
-    owner_.hooks_.on_notice(sentence, false);
-  }
-  void on_waiting(const std::string& sentence) override {
-    owner_.hooks_.on_notice(sentence, true);
-  }
+  void on_notice(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, false); }
+  void on_waiting(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, true); }
 
  private:
   // A part that was replaced meanwhile has nothing to do any more.
@@ -135,8 +129,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   // Without a base, what travels are the values themselves. A codec that rounds is better off with
   // what was learned since; and Nesterov's step needs to know where that began.
   bool needs_base() const {
-    return outer_.is_nesterov() ||
-           owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
+    return outer_.is_nesterov() || owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
   }
 
   void contribute(std::int64_t round) {

@@ -111,8 +111,8 @@ class Averaging {
   std::mutex mutex_;       // guards changes of the list, and the flag
   std::vector<std::shared_ptr<Part>> parts_;
   bool is_stopped_ = false;
-  std::int64_t updates_ = 0;    // of this training
-  std::size_t trainings_ = 0;   // that have ended
+  std::int64_t updates_ = 0;   // of this training
+  std::size_t trainings_ = 0;  // that have ended
   bool is_finishing_ = false;
   bool is_finished_ = false;  // the rings are those of a training that has ended
   std::optional<transport::TimePoint> hold_until_;

@@ -535,8 +535,13 @@ void Provider::Impl::on_over(const std::exception_ptr& error) {
       if (options_.save) {
         save_on_loop(*stage_);
       }
+      if (options_.keeps_stopped) {
+        keep_checkpoint(*stage_);
+      }
       writer_.finish();
-      fs::remove(checkpoint_path(options_.node_data, node_));
+      if (!options_.keeps_stopped) {
+        fs::remove(checkpoint_path(options_.node_data, node_));
+      }
     }
     if (reports_ && error) {
       reports_->send(

@@ -47,6 +47,8 @@ struct ProviderOptions {
   std::int64_t checkpoint_every = 100;  // updates; 0: never
   // Goes on from the last checkpoint where a run was cut off.
   bool resume = true;
+  // A run that is stopped on purpose leaves a checkpoint, too.
+  bool keeps_stopped = false;
   bool save = false;                    // the weights at the end of training
   std::filesystem::path loss_file;      // of the leaf: a line for each batch; empty: none
   std::filesystem::path accuracy_file;  // of the leaf: a line for each validation

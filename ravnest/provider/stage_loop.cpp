@@ -181,8 +181,8 @@ bool StageLoop::take_inbox(bool may_wait) {
       const auto is_news = [this] {
         return stopped_ || !arrivals_.empty() || !submitted_.empty() || !calls_.empty();
       };
-      changed_.wait_until(lock, listener_.hold().value_or(transport::after(start, transport::kForEver)),
-                          is_news);
+      changed_.wait_until(
+          lock, listener_.hold().value_or(transport::after(start, transport::kForEver)), is_news);
       const auto waited = Clock::now() - start;
       busy_ -= waited;
       if (is_stalled) {

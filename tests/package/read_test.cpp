@@ -56,24 +56,25 @@ class ReadPlan : public testing::Test {
 
 TEST_F(ReadPlan, GivesBackWhatWasWritten) {
   const NodeConfig node = read_node(node_data(), "node_11");
-  NodeConfig expected{.id = 11,
-                      .address = "0.0.0.0:8081",
-                      .plan = node.plan,
-                      .cluster = 0,
-                      .clusters = 2,
-                      .stage = 1,
-                      .stages = 3,
-                      .role = "stem",
-                      .next = "0.0.0.0:8082",
-                      .previous = "0.0.0.0:8080",
-                      .mates = {{10, "0.0.0.0:8080", {0}, {0}},
-                                {11, "0.0.0.0:8081", {}, {}},
-                                {12, "0.0.0.0:8082", {2}, {2}}},
-                      .providers_here = 5,
-                      .rings = {{1, {"middle.weight"}, {"0.0.0.0:8081", "0.0.0.0:8084"}},
-                                {2, {"late.weight"}, {"0.0.0.0:8081", "0.0.0.0:8083"}}},
-                      .passes_in_flight = 2,
-                      .batch = 4};
+  NodeConfig expected{
+      .id = 11,
+      .address = "0.0.0.0:8081",
+      .plan = node.plan,
+      .cluster = 0,
+      .clusters = 2,
+      .stage = 1,
+      .stages = 3,
+      .role = "stem",
+      .next = "0.0.0.0:8082",
+      .previous = "0.0.0.0:8080",
+      .mates = {{10, "0.0.0.0:8080", {0}, {0}},
+                {11, "0.0.0.0:8081", {}, {}},
+                {12, "0.0.0.0:8082", {2}, {2}}},
+      .providers_here = 5,
+      .rings = {{1, {"middle.weight"}, {}, {"0.0.0.0:8081", "0.0.0.0:8084"}, {11, 14}},
+                {2, {"late.weight"}, {}, {"0.0.0.0:8081", "0.0.0.0:8083"}, {11, 13}}},
+      .passes_in_flight = 2,
+      .batch = 4};
   EXPECT_EQ(node, expected);
   EXPECT_EQ(stage_folder(node_data(), node), node_data() / "cluster_0/0.0.0.0:8081");
 }

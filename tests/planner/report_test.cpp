@@ -122,11 +122,11 @@ TEST(PlanJson, HoldsAllThatThePlanSays) {
     "batch": 64, "optimizer": "adam", "seed": 0, "costs_known": true, "speeds_known": true,
     "model_bytes": 5000000000, "total_flops": 900, "samples_per_second": 150.23474178403754,
     "rings": [
-      {"id": 0, "parameters": ["conv2d_1.weight", "conv2d_1.bias"], "bytes": 1000,
+      {"id": 0, "parameters": ["conv2d_1.weight", "conv2d_1.bias"], "buffers": [], "bytes": 1000,
        "holders": [{"cluster": 0, "stage": 0, "node": 0, "address": "0.0.0.0:8080"}]},
-      {"id": 1, "parameters": ["dense_1.weight"], "bytes": 1000,
+      {"id": 1, "parameters": ["dense_1.weight"], "buffers": [], "bytes": 1000,
        "holders": [{"cluster": 0, "stage": 1, "node": 1, "address": "0.0.0.0:8081"}]},
-      {"id": 2, "parameters": ["bn_3.weight"], "bytes": 1000,
+      {"id": 2, "parameters": ["bn_3.weight"], "buffers": [], "bytes": 1000,
        "holders": [{"cluster": 0, "stage": 2, "node": 2, "address": "0.0.0.0:8082"}]}],
     "spares": [
       {"node": 7, "address": "0.0.0.0:8087", "ram_bytes": 500000000, "reason": "too small"}]

@@ -32,9 +32,8 @@ TEST(Values, AViewThatRestsOnTheOrderStillWorks) {
 
 TEST(Values, WhatIsNotWholeComesPacked) {
   const at::Tensor wide = at::randn({4, 6});
-  for (const at::Tensor& tensor :
-       {wide.slice(1, 0, 3), wide.t().slice(0, 1, 5), wide[0].expand({3, 6}), wide.slice(0, 0, 0),
-        at::randn({})}) {
+  for (const at::Tensor& tensor : {wide.slice(1, 0, 3), wide.t().slice(0, 1, 5),
+                                   wide[0].expand({3, 6}), wide.slice(0, 0, 0), at::randn({})}) {
     const at::Tensor found = through_message(tensor).toTensor();
     EXPECT_TRUE(at::equal(found, tensor));
     EXPECT_TRUE(found.is_non_overlapping_and_dense());

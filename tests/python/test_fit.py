@@ -158,3 +158,87 @@ def test_ctrl_c_leaves_no_provider_behind(tmp_path):
 
 def _is_running(pid: str) -> bool:
     return subprocess.run(["ps", "-p", pid, "-o", "pid="], capture_output=True).returncode == 0
+
+
+def fit_clusters(folder, **more):
+    return ravnest.fit(
+        make_model(),
+        DataLoader(make_data(160), batch_size=16),
+        criterion=nn.functional.cross_entropy,
+        optimizer_params={"lr": 0.01},
+        epochs=4,
+        val_loader=DataLoader(make_data(), batch_size=48),
+        folder=folder,
+        quiet=True,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reduce_factor": 4},
+        {"reduce_factor": 4, "averaging": "blocking", "average_optim": True},
+        {"reduce_factor": 4, "averaging_codec": "int8", "outer": "nesterov", "streams": 2},
+        {},
+    ],
+    ids=["overlapped", "blocking", "nesterov", "each_epoch"],
+)
+def test_clusters_end_with_the_same_weights(tmp_path, more):
+    run = fit_clusters(tmp_path, providers=4, clusters=2, **more)
+    assert len(run.history["loss"]) == 40
+    assert len(run.history["val_accuracy"]) == 4
+    assert run.history["loss"][-1] < run.history["loss"][0]
+    states = [ravnest.model_fusion(i, tmp_path, tmp_path / f"{i}.pt") for i in (0, 1)]
+    for name, value in run.state_dict().items():
+        assert torch.equal(states[0][name], value), name
+        assert torch.equal(states[1][name], value), name
+
+
+def test_three_clusters_of_one_provider_take_the_trimmed_mean(tmp_path):
+    run = fit_clusters(tmp_path, providers=3, clusters=3, reduce_factor=2, robust="trimmed")
+    state = ravnest.model_fusion(2, tmp_path, tmp_path / "2.pt")
+    for name, value in run.state_dict().items():
+        assert torch.equal(state[name], value), name
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"clusters": 4, "providers": 3}, "a provider or more for each cluster"),
+        ({"clusters": 0}, "expected clusters to be a whole number"),
+        ({"clusters": 2, "providers": 2, "averaging": "often"}, "averaging"),
+        ({"clusters": 2, "providers": 2, "reduce_factor": 0}, "reduce_factor"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(tmp_path, more, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        fit_clusters(tmp_path, **more)
+
+
+def test_a_run_that_was_cut_off_goes_on_from_its_folder(tmp_path):
+    def stop(run):
+        if run.epoch == 2:
+            raise KeyboardInterrupt
+
+    def train(*callbacks):
+        return ravnest.fit(
+            make_model(),
+            DataLoader(make_data(), batch_size=16),
+            criterion=nn.functional.cross_entropy,
+            optimizer_params={"lr": 0.01},
+            epochs=4,
+            val_loader=DataLoader(make_data(), batch_size=48),
+            providers=2,
+            schedule="sync",
+            folder=tmp_path / "run",
+            callbacks=callbacks,
+            quiet=True,
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stop)
+    resumed = train()
+    whole = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 4)
+    assert resumed.history["loss"] == pytest.approx(whole[12:], abs=1e-5)
+    assert train().history["loss"] == pytest.approx(whole, abs=1e-5)  # the next one begins anew
