@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 
 @dataclass
 class Ratio:
-    """Ours over theirs. `low` and `high` are the 10th and 90th percentile of the pairs. The target is
-    the most it should be, or the least where `at_least`."""
+    """Ours over theirs. `low` and `high` are the 10th and 90th percentile of the pairs. The target
+    is the most it should be, or the least where `at_least`."""
 
     name: str
     median: float

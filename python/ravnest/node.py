@@ -263,6 +263,7 @@ class Node:
             self._leaf.eval_structure = _structure(source.out_spec(False))
         self._provider = provider
         _started[id(self)] = self
+        _end_like_an_interrupt(signal.SIGTERM)
         provider.start()
 
     def start_grpc_server(self) -> None:
@@ -643,6 +644,13 @@ def _no_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _end_like_an_interrupt(number: int) -> None:
+    """Whoever ends a provider from outside ends the run well, too."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(number) is signal.SIG_DFL:
+        signal.signal(number, signal.default_int_handler)
 
 
 def _structure(spec: str) -> Structure | None:

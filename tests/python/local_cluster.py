@@ -163,8 +163,8 @@ class Scripts:
                 raise AssertionError(f"a provider does not end: {self.logs()}") from error
         return {name: process.returncode for name, process in self.started.items()}
 
-    def interrupt(self, name):
-        self.started[name].send_signal(signal.SIGINT)
+    def interrupt(self, name, number=signal.SIGINT):
+        self.started[name].send_signal(number)
 
     def wait_for(self, is_so, what, within=60):
         """For an event in files or logs; never for time to pass."""

@@ -1,6 +1,7 @@
 """Trainer: the reference's scripts as users run them, and loops of one's own."""
 
 import _thread
+import signal
 import threading
 import time
 from pathlib import Path
@@ -147,13 +148,14 @@ def test_the_scripts_of_the_reference(scripts):
     assert "trained on 48 batches" in root and f"validation accuracy {accuracies[-1]} %" in root
 
 
-def test_interrupting_one_ends_all(scripts):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_one_ends_all(scripts, number):
     start_all(scripts, epochs=100_000)
     losses = scripts.folder / "losses.txt"
     scripts.wait_for(lambda: losses.exists() and losses.stat().st_size > 0, "loss")
     stem = roles(scripts.folder)[1]
     start = time.monotonic()
-    scripts.interrupt(stem)
+    scripts.interrupt(stem, number)
     codes = scripts.exit_codes(within=20)
     elapsed = time.monotonic() - start
     assert set(codes.values()) == {130}, scripts.logs()
