@@ -11,7 +11,7 @@ from ravnest.planning import Plan, Simulation, clusterize, simulate
 from ravnest.program import Program, Stages
 from ravnest.seed import set_seed
 from ravnest.trainer import Trainer
-from ravnest.utils import model_fusion
+from ravnest.utils import model_fusion, shard
 
 __version__ = _C.version
 
@@ -29,5 +29,6 @@ __all__ = [
     "fit",
     "model_fusion",
     "set_seed",
+    "shard",
     "simulate",
 ]

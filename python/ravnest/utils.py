@@ -3,6 +3,7 @@
 import os
 
 import torch
+from torch.utils.data import Dataset, Subset
 
 from ravnest import _C
 
@@ -27,3 +28,21 @@ def model_fusion(
         )
     _C.fuse_cluster(os.fspath(node_data), cluster_id, os.fspath(out))
     return torch.load(out, weights_only=True)
+
+
+def shard(data: Dataset, name: str, node_data: str | os.PathLike = "node_data") -> Subset:
+    """The part of a data set that the cluster of a node trains on.
+
+    The clusters' parts do not overlap, together they are the whole, and their sizes differ by one
+    at most. All nodes of a cluster have the same part, so that root and leaf see the same batches.
+
+    Raises:
+        ValueError: If the plan has no such node, or there are fewer samples than clusters.
+    """
+    node = _C.read_node(os.fspath(node_data), name)
+    size, clusters = len(data), node["clusters"]
+    if size < clusters:
+        raise ValueError(
+            f"[shard] expected a sample or more for each of {clusters} clusters, got {size}."
+        )
+    return Subset(data, range(node["cluster"], size, clusters))

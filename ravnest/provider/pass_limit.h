@@ -6,14 +6,15 @@
 namespace ravnest::provider {
 
 // How many passes the root has on their way. Enough that no stage waits for work, and no more,
-// since every pass in flight makes gradients later: raised where the root stood still for want of
-// an answer, lowered again from time to time to see whether fewer do. Between `least` (one for each
-// stage) and `most`, which bounds the delay; at first what the plan `expected`.
+// since every pass in flight makes gradients later. One more is tried where the root stood still
+// for want of an answer, and stays where passes come faster by it; from time to time one fewer is
+// tried, and stays where they do not come slower. Between `least` (one for each stage) and `most`,
+// which bounds the delay.
 class PassLimit {
  public:
   using Duration = std::chrono::nanoseconds;
 
-  PassLimit(std::size_t least, std::size_t expected, std::size_t most);
+  PassLimit(std::size_t least, std::size_t most);
 
   std::size_t value() const { return value_; }
 
@@ -23,17 +24,21 @@ class PassLimit {
   void on_pass(Duration since_last);
 
  private:
-  void judge(double stalled_share);
+  // `pace`: seconds for a pass.
+  void judge(double stalled_share, double pace);
+  void change_to(std::size_t value, double pace);
 
   const std::size_t least_;
   const std::size_t most_;
   std::size_t value_;
-  std::size_t passes_ = 0;  // in the window being measured
+  std::size_t before_ = 0;  // the limit that `value_` is tried against, or 0
+  double pace_before_ = 0.0;
+  bool is_settling_ = true;  // the window has passes from before a change
+  std::size_t passes_ = 0;   // in the window being measured
   Duration elapsed_{0};
   Duration stalled_{0};
-  std::size_t calm_ = 0;      // windows without a stall
-  std::size_t patience_ = 8;  // calm windows before fewer are tried
-  bool is_trying_fewer_ = false;
+  std::size_t waits_ = 0;     // windows before anything is tried again
+  std::size_t patience_ = 4;  // the next such wait
 };
 
 }  // namespace ravnest::provider

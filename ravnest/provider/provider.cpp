@@ -185,7 +185,6 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
                    .stages = node_.stages,
                    .schedule = options_.schedule,
                    .update_frequency = options_.update_frequency,
-                   .expected_in_flight = node_.passes_in_flight,
                    .sources = files_.sources,
                    .eval_sources = has_eval ? files_.eval_sources : files_.sources,
                    .inputs = node_.mates[node_.stage].inputs,

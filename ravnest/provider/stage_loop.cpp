@@ -25,7 +25,7 @@ StageLoop::StageLoop(LoopOptions options, LoopListener& listener)
       listener_(listener),
       limit_(options_.schedule == Schedule::kSync ? options_.most_in_flight()
                                                   : options_.stages - options_.stage,
-             options_.expected_in_flight, options_.most_in_flight()) {}
+             options_.most_in_flight()) {}
 
 StageLoop::~StageLoop() {
   abandon();

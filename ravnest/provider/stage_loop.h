@@ -35,7 +35,6 @@ struct LoopOptions {
   std::size_t stages = 1;
   Schedule schedule = Schedule::kAsync;
   std::size_t update_frequency = 1;
-  std::size_t expected_in_flight = 1;  // passes, by the plan
   std::vector<graph::Source> sources;
   std::vector<graph::Source> eval_sources;
   // Of the model, that come to this stage from the root, in this order.

@@ -435,3 +435,25 @@ def test_more_machines_than_parts_leave_spares(project, capsys):
     plan = ravnest.clusterize(Tiny(), (torch.rand(2, 4),))
     assert plan.data["spares"]
     assert "has no stage" in capsys.readouterr().out
+
+
+def test_shard_divides_data_among_clusters(tmp_path):
+    nodes = {
+        str(i): {"IP": f"127.0.0.1:{9000 + i}", "benchmarks": {"ram": 8, "bandwidth": 10}}
+        for i in range(6)
+    }
+    pool = tmp_path / "node_configs.json"
+    pool.write_text(json.dumps(nodes))
+    model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+    ravnest.clusterize(
+        model, (torch.rand(2, 4),), clusters=2, nodes=pool, out=tmp_path, verbose=False
+    )
+    data = list(range(7))
+    by_node = [list(ravnest.shard(data, f"node_{i}", tmp_path)) for i in range(6)]
+    parts = {tuple(part) for part in by_node}
+    assert sorted(parts) == [(0, 2, 4, 6), (1, 3, 5)]
+    assert all(by_node.count(list(part)) == 3 for part in parts), "the same for all of a cluster"
+    with pytest.raises(ValueError, match="a sample or more for each of 2 clusters, got 1"):
+        ravnest.shard([0], "node_0", tmp_path)
+    with pytest.raises(ValueError, match="node_9"):
+        ravnest.shard(data, "node_9", tmp_path)
