@@ -16,7 +16,7 @@ if __name__ == "__main__":
     node = Node(
         name=name,
         optimizer=torch.optim.AdamW,
-        optimizer_params={"lr": 2e-3},
+        optimizer_params={"lr": 1e-3},
         criterion=lambda output, batch: loss_fn(output, batch[1]),
         labels=train_loader,
         reduce_factor=16,
@@ -26,7 +26,7 @@ if __name__ == "__main__":
         node=node,
         train_loader=train_loader,
         val_freq=0,
-        epochs=int(sys.argv[2]) if len(sys.argv) > 2 else 4,
+        epochs=int(sys.argv[2]) if len(sys.argv) > 2 else 8,
         save=True,
     )
 

@@ -5,7 +5,7 @@ cd "$(dirname "$0")"
 python=${PYTHON:-../../.venv/bin/python}
 "$python" cluster_formation.py >cluster.log
 for i in 5 0 4 1 3 2; do
-  "$python" provider.py node_$i "${1:-4}" >provider_$i.log 2>&1 &
+  "$python" provider.py node_$i "${1:-8}" >provider_$i.log 2>&1 &
   providers+=($!)
 done
 trap 'kill -INT "${providers[@]}" 2>/dev/null' INT TERM
