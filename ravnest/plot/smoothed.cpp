@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ravnest/plot/series.h"
 
@@ -73,17 +74,24 @@ std::vector<double> smoothed(std::span<const double> values, double reach) {
   std::vector<double> result = medians(values);
   std::vector<Moments> before(values.size());
   Moments sums;
+  // A line may leave the values behind at their ends; the curve does not.
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
   for (std::size_t i = 0; i < values.size(); ++i) {
     sums.step(keep);
     sums.add(result[i]);
     before[i] = sums;
+    if (std::isfinite(result[i])) {
+      least = std::min(least, result[i]);
+      most = std::max(most, result[i]);
+    }
   }
   Moments after;
   for (std::size_t i = values.size(); i-- > 0;) {
     after.step(keep);
     const double own = result[i];
     if (std::isfinite(own)) {
-      result[i] = line_height(before[i], after);
+      result[i] = std::clamp(line_height(before[i], after), least, most);
     }
     after.add(own);
   }

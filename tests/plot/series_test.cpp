@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -83,6 +84,16 @@ TEST(Smoothed, IsNotMovedByASingleSpike) {
   std::vector<double> values(100, 1.0);
   values[40] = 1e6;
   EXPECT_NEAR(smoothed(values, 5)[40], 1.0, 1e-9);
+}
+
+TEST(Smoothed, StaysAmongTheValues) {
+  std::vector<double> values(200, 0.0);
+  for (std::size_t i = 120; i < 190; ++i) {
+    values[i] = 1.0 - static_cast<double>(i - 120) / 70.0;  // falls to 0 shortly before the end
+  }
+  const std::vector<double> smooth = smoothed(values, 20);
+  EXPECT_GE(*std::ranges::min_element(smooth), 0.0);
+  EXPECT_LE(*std::ranges::max_element(smooth), 1.0);
 }
 
 TEST(Smoothed, PassesOverWhatIsNotFinite) {
