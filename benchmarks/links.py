@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 
 from _compare import Effort, Ratio, summary
-from pipeline import MODELS, Load, free_ports, planned, rate, stages
+from _pool import free_ports
+from pipeline import MODELS, Load, planned, rate, stages
 
 # What tbf lets through at once (more than a segment that the kernel has not cut yet), and how long
 # a packet may wait.

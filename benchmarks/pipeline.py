@@ -8,7 +8,6 @@ import contextlib
 import functools
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import torch
 from _compare import Effort, Ratio, seconds_of, summary
+from _pool import free_ports, write_pool
 from pipeline_worker import make_work
 
 import ravnest
@@ -74,14 +74,6 @@ def rate(result: dict) -> float:
     return result["samples"] / result["seconds"]
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 @functools.cache
 def gflops() -> float:
     """Of this machine on one thread."""
@@ -103,10 +95,7 @@ def planned(
     with tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder:
         hosts = addresses or [f"127.0.0.1:{port}" for port in free_ports(2)]
         machine = {"ram": 64, "bandwidth": bandwidth, "speed": gflops()}
-        nodes = Path(folder, "node_configs.json")
-        nodes.write_text(
-            json.dumps({i: {"IP": each, "benchmarks": machine} for i, each in enumerate(hosts)})
-        )
+        nodes = write_pool(folder, hosts, machine)
         module, inputs, target, loss_of, _ = make_work(model, tied)
         args = (inputs,)
         if with_loss:

@@ -12,26 +12,16 @@ import argparse
 import json
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from _compare import Ratio, summary
+from _pool import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 1.2
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def gloo_member(rank: int, members: int, port: int, size: int, pipe) -> None:

@@ -2,7 +2,6 @@
 thread, and the seconds from the last provider's start (its imports apart) to the first update."""
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import torch
 import zoo
 from _compare import Effort, Ratio, summary
-from pipeline import flags, free_ports, run
+from _pool import free_ports, write_pool
+from pipeline import flags, run
 
 import ravnest
 
@@ -22,11 +22,7 @@ EPOCHS = 30
 def planned() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder:
         machine = {"ram": 16, "bandwidth": 100}
-        nodes = Path(folder, "node_configs.json")
-        hosts = [f"127.0.0.1:{port}" for port in free_ports(3)]
-        nodes.write_text(
-            json.dumps({i: {"IP": each, "benchmarks": machine} for i, each in enumerate(hosts)})
-        )
+        nodes = write_pool(folder, [f"127.0.0.1:{port}" for port in free_ports(3)], machine)
         ravnest.clusterize(
             zoo.CNN_Net(), (torch.rand(64, 1, 8, 8),), nodes=nodes, out=folder, verbose=False
         )

@@ -287,10 +287,10 @@ class _Training:
         samples = 0
         self._count = 0
         for batch, feed in zip(loader, self._turns):  # noqa: B905 - turns never end
-            if feed.dealt * self._parts < feed.done:
-                feed.dealt += 1
-                continue
+            is_behind = feed.dealt * self._parts < feed.done
             feed.dealt += 1
+            if is_behind:
+                continue
             inputs, target = _split(batch)
             args, kwargs = _call(inputs)
             leaves = self._program._train_signature.flatten((*args, target), kwargs)

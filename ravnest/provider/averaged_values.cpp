@@ -22,6 +22,15 @@ at::Tensor plain(const at::Tensor& tensor) {
   return real.to(at::kCPU, at::kFloat).contiguous();
 }
 
+void append(const at::Tensor& tensor, std::vector<float>& row) {
+  const at::Tensor part = plain(tensor.detach());
+  row.insert(row.end(), part.const_data_ptr<float>(), part.const_data_ptr<float>() + part.numel());
+}
+
+bool is_averaged(const at::Tensor& tensor) {
+  return tensor.is_floating_point() || tensor.is_complex();
+}
+
 // A part of a row as a tensor like this one; shares the row.
 at::Tensor part_of(const std::vector<float>& row, std::size_t place, const at::Tensor& like) {
   std::vector<std::int64_t> sizes = like.sizes().vec();
@@ -47,8 +56,7 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRu
       if (found == weights.end()) {
         throw_invalid("[provider] the plan averages '", name, "', which the stage does not have.");
       }
-      const bool is_real = found->second.is_floating_point() || found->second.is_complex();
-      (is_real ? values_ : maxima_) += size_of(found->second);
+      (is_averaged(found->second) ? values_ : maxima_) += size_of(found->second);
     }
   }
   for (const at::Tensor& tensor : rule_tensors(weights, rule)) {
@@ -81,10 +89,8 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
   taken.values.reserve(values_);
   taken.maxima.reserve(maxima_);
   const auto add = [&](const at::Tensor& tensor) {
-    if (tensor.is_floating_point() || tensor.is_complex()) {
-      const at::Tensor row = plain(tensor.detach());
-      taken.values.insert(taken.values.end(), row.const_data_ptr<float>(),
-                          row.const_data_ptr<float>() + row.numel());
+    if (is_averaged(tensor)) {
+      append(tensor, taken.values);
     } else {
       const at::Tensor row = tensor.to(at::kCPU, at::kLong).contiguous();
       taken.maxima.insert(taken.maxima.end(), row.const_data_ptr<std::int64_t>(),
@@ -106,11 +112,8 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
 std::vector<float> AveragedValues::initial(const engine::WeightMap& weights) const {
   std::vector<float> row;
   const auto add = [&](const std::string& name) {
-    const at::Tensor& tensor = weights.at(name);
-    if (tensor.is_floating_point() || tensor.is_complex()) {
-      const at::Tensor part = plain(tensor.detach());
-      row.insert(row.end(), part.const_data_ptr<float>(),
-                 part.const_data_ptr<float>() + part.numel());
+    if (is_averaged(weights.at(name))) {
+      append(weights.at(name), row);
     }
   };
   std::ranges::for_each(names_.parameters, add);
@@ -140,7 +143,7 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
   for (const std::string& name : names_.buffers) {
     // Unseen by autograd, as when batch norm changes it: passes in flight may have saved it.
     const at::Tensor buffer = weights.at(name).variable_data();
-    if (buffer.is_floating_point() || buffer.is_complex()) {
+    if (is_averaged(buffer)) {
       buffer.copy_(change(buffer, place));
       place += size_of(buffer);
     } else {

@@ -65,6 +65,8 @@ class AllReduce {
   void take(std::size_t rank, const transport::Message& message);
 
   bool is_done() const { return missing_ == 0; }
+  // Everyone sends to everyone, in place of around the ring.
+  bool is_trimmed() const { return options_.mean == Mean::kTrimmed && size() >= 3; }
   // Messages that have come.
   std::size_t received() const { return received_; }
   // The rank that the next message must come from; not done yet.
@@ -103,7 +105,6 @@ class AllReduce {
   std::size_t next() const { return (task_.place + 1) % size(); }
   std::size_t previous() const { return (task_.place + size() - 1) % size(); }
   std::size_t own_segment() const { return next(); }
-  bool is_trimmed() const { return options_.mean == Mean::kTrimmed && size() >= 3; }
   std::span<float> floats_at(const Range& range);
   transport::Encoded encoded(const Range& range);
 

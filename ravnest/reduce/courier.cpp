@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/reduce/links.h"
 
 namespace ravnest::reduce {
 
@@ -10,11 +11,6 @@ namespace {
 
 // A send that waits for room looks up so often, in case that the round was abandoned.
 constexpr Milliseconds kSlice{50};
-
-bool is_over(const transport::Sender& sender) {
-  const transport::Phase phase = sender.state().phase;
-  return phase == transport::Phase::kClosed || phase == transport::Phase::kFailed;
-}
 
 }  // namespace
 
@@ -42,7 +38,7 @@ void Courier::open(std::size_t rank) {
     const std::lock_guard lock(mutex_);
     old = senders_[rank];
   }
-  if (old && !is_over(*old)) {
+  if (old && !is_over(old->state().phase)) {
     return;
   }
   old.reset();

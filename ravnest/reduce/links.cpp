@@ -13,8 +13,6 @@ using transport::Phase;
 
 constexpr Milliseconds kAgain{10};
 
-bool is_over(Phase phase) { return phase == Phase::kClosed || phase == Phase::kFailed; }
-
 }  // namespace
 
 Links::Links(const RingOptions& options, transport::Transport& transport, OnWord on_word,

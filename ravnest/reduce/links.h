@@ -14,6 +14,11 @@
 
 namespace ravnest::reduce {
 
+// A channel that has to be opened anew.
+inline bool is_over(transport::Phase phase) {
+  return phase == transport::Phase::kClosed || phase == transport::Phase::kFailed;
+}
+
 // The channels for words, to and from every other member. Words never wait: one that finds no room
 // is said again a little later. Owned by the ring's thread; the handlers are called on the
 // transport's.

@@ -9,6 +9,7 @@
 #include "ravnest/reduce/all_reduce.h"
 #include "ravnest/reduce/courier.h"
 #include "ravnest/reduce/engine.h"
+#include "ravnest/reduce/links.h"
 
 namespace ravnest::reduce {
 
@@ -76,11 +77,8 @@ class WireEngine : public Engine {
 
 void WireEngine::open_source(std::size_t rank) {
   auto& source = sources_[rank];
-  if (source) {
-    const transport::Phase phase = source->state().phase;
-    if (phase != transport::Phase::kClosed && phase != transport::Phase::kFailed) {
-      return;
-    }
+  if (source && !is_over(source->state().phase)) {
+    return;
   }
   source.reset();
   source = transport_.receive(
@@ -144,7 +142,7 @@ void WireEngine::begin(const Task& task, Contribution contribution) {
   is_moving_ = true;
   heard_ = std::chrono::steady_clock::now();
   const std::size_t size = task.participants.size();
-  const bool is_direct = options_.mean == Mean::kTrimmed && size >= 3;
+  const bool is_direct = round_->is_trimmed();
   for (std::size_t step = 1; step < size; ++step) {
     const std::size_t rank = task.participants[(task.place + step) % size];
     if (is_direct || step == 1) {
