@@ -514,7 +514,7 @@ class Node:
         with _no_interrupts():
             self._close_provider(_LAST_GOODBYE)
             self.display.clear()
-            print(sentence, file=sys.stderr, flush=True)
+            _say(sentence)
         raise SystemExit(exit_code) from None
 
     def _close_provider(self, timeout: int) -> None:
@@ -682,6 +682,12 @@ def _end(node: Node, failure: BaseException | None) -> None:
         node.close()
 
 
+def _say(sentence: str) -> None:
+    # In one write: `print` makes two, between which another node's sentence may come.
+    sys.stderr.write(sentence + "\n")
+    sys.stderr.flush()
+
+
 @atexit.register
 def _end_all() -> None:
     if os.getpid() != _owner:
@@ -695,7 +701,7 @@ def _end_all() -> None:
         except SystemExit as ended:
             exit_code = exit_code or int(ended.code)
         except BaseException as error:
-            print(f"{node.name}: {_sentence(error)}", file=sys.stderr)
+            _say(f"{node.name}: {_sentence(error)}")
             exit_code = exit_code or 1
     if exit_code and failure is None:
         sys.stdout.flush()
