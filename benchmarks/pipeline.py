@@ -34,8 +34,8 @@ class Load:
 
 
 MODELS = {
-    "gpt": Load(passes=30, warmup=6, target=0.92),
-    "resnet18": Load(passes=18, warmup=4, target=0.92),
+    "gpt": Load(passes=40, warmup=16, target=0.92),
+    "resnet18": Load(passes=24, warmup=10, target=0.92),
     "cnn": Load(passes=3000, warmup=300, target=0.60),
 }
 TORCH_FORMS = [("gpipe", 4), ("gpipe", 8), ("1f1b", 4), ("1f1b", 8)]

@@ -1,7 +1,8 @@
-// One member of a ring that averages over gRPC: run one process for each.
+// One member of a ring that averages over gRPC, or through c10d's Gloo: run one process for each.
 //
 //   reduce_bench --rank I --members HOST:PORT,HOST:PORT,... [--size FLOATS] [--rounds N]
 //                [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window MESSAGES] [--step]
+//                [--gloo]
 //
 // Prints a line of JSON for every round: the seconds from the offer to the average, and the bytes
 // sent. With --step a round begins with every line of standard input, so that a script can run it
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "ravnest/base/error.h"
+#include "ravnest/provider/gloo/gloo_engine.h"
 #include "ravnest/reduce/ring.h"
 #include "ravnest/transport/grpc/grpc_transport.h"
 
@@ -37,6 +39,7 @@ struct Settings {
   std::size_t window = transport::Window().messages;
   std::size_t frame = transport::TransportOptions().largest_chunk;
   bool is_stepped = false;
+  bool is_gloo = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -59,7 +62,8 @@ class Bench : public RingListener {
     for (std::size_t rank = 0; rank < settings.members.size(); ++rank) {
       ring.members.push_back({.name = name_of(rank), .address = settings.members[rank]});
     }
-    ring_.emplace(ring, *transport_, *this);
+    ring_.emplace(ring, *transport_, *this,
+                  settings.is_gloo ? provider::gloo_engine(false) : MakeEngine(make_wire_engine));
     ring_->start();
   }
 
@@ -130,6 +134,10 @@ bool parse(int count, char** words, Settings& settings) {
       settings.is_stepped = true;
       continue;
     }
+    if (word == "--gloo") {
+      settings.is_gloo = true;
+      continue;
+    }
     if (i + 1 == count) {
       return false;
     }
@@ -171,7 +179,7 @@ int main(int count, char** words) {
       std::fprintf(stderr,
                    "reduce_bench --rank I --members HOST:PORT,... [--size FLOATS] [--rounds N]\n"
                    "             [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window "
-                   "MESSAGES] [--step]\n");
+                   "MESSAGES] [--step] [--gloo]\n");
       return 2;
     }
     return run(settings);

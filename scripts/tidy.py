@@ -2,8 +2,9 @@
 
     tidy.py BUILD PATTERN [clang-tidy option...]
 
-A source that was clean is not looked at again until it, one of our headers, or the checks change:
-what was clean is remembered in build/tidy.
+The precompiled header is left out: clang-tidy cannot use GCC's, and would read all of libtorch for
+every source in its place. A source that was clean is not looked at again until it, one of our
+headers, or the checks change: what was clean is remembered in build/tidy.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLEAN = ROOT / "build" / "tidy"
+PRECOMPILED = re.compile(r" -Winvalid-pch -include \S+/cmake_pch\.hxx")
 
 
 def common_state(options: list[str]) -> bytes:
@@ -48,16 +50,20 @@ def check(build: Path, entry: dict, options: list[str], common: bytes) -> str:
 
 def main(build: str, pattern: str, *options: str) -> int:
     commands = json.loads((ROOT / build / "compile_commands.json").read_text())
+    for entry in commands:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
     wanted = re.compile(pattern)
     entries = [entry for entry in commands if wanted.match(os.path.relpath(entry["file"], ROOT))]
     if not entries:
         print(f"[tidy] expected sources that match {pattern} in {build}, got none")
         return 1
-    CLEAN.mkdir(parents=True, exist_ok=True)
+    database = CLEAN / build
+    database.mkdir(parents=True, exist_ok=True)
+    (database / "compile_commands.json").write_text(json.dumps(commands))
     common = common_state(list(options))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         findings = list(
-            pool.map(lambda entry: check(ROOT / build, entry, list(options), common), entries)
+            pool.map(lambda entry: check(database, entry, list(options), common), entries)
         )
     print("\n".join(filter(None, findings)), end="\n" if any(findings) else "")
     return int(any(findings))

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 _IN_PLACE_SECONDS = 0.25
@@ -143,6 +144,50 @@ class Display:
         self.clear()
         self._out.write(line + "\n")
         self._out.flush()
+
+
+class Board:
+    """The line of a run and, on a terminal, those of its providers below, in place."""
+
+    def __init__(self, *, quiet: bool, out: TextIO | None = None):
+        self._out = sys.stderr if out is None else out
+        self._is_terminal = self._out.isatty()
+        self._is_quiet = quiet
+        self._shown_at = time.monotonic() if not self._is_terminal else 0.0
+        self._height = 0
+        self._first: tuple[float, float] | None = None  # when, and with which share done
+
+    def tick(self, head: Callable[[], str], lines: Sequence[str], share: float) -> None:
+        """`head()` is asked for when it is time; `share` of the run is done."""
+        now = time.monotonic()
+        self._first = self._first or (now, share)
+        pause = _IN_PLACE_SECONDS if self._is_terminal else _PLAIN_SECONDS
+        if self._is_quiet or now - self._shown_at < pause:
+            return
+        self._shown_at = now
+        text = head()
+        started, before = self._first
+        if share > before:
+            left = (now - started) * (1.0 - share) / (share - before)
+            text += f", {_duration(left)} left"
+        if not self._is_terminal:
+            self._out.write(text + "\n")
+            self._out.flush()
+            return
+        width = shutil.get_terminal_size().columns - 1
+        block = [line[:width] for line in (text, *lines)]
+        self.clear()
+        self._out.write("\n".join(block))
+        self._out.flush()
+        self._height = len(block)
+
+    def clear(self) -> None:
+        """Takes the lines away."""
+        if self._height:
+            up = f"\033[{self._height - 1}A" if self._height > 1 else ""
+            self._out.write(f"\r{up}\033[J")
+            self._out.flush()
+            self._height = 0
 
 
 class Silence(Display):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from ravnest import _C
 from ravnest.capture import capture
+from ravnest.display import Board
 from ravnest.optim import find_native, find_native_scheduler
 from ravnest.planning import clusterize
 from ravnest.program import Program
@@ -29,6 +31,7 @@ from ravnest.utils import model_fusion
 _TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
 _GOODBYE = 10_000  # milliseconds, and for the providers to end
 _INTERRUPTED = 130
+_ALWAYS = ("--save", "--quiet", "--lines", "--with-parent")  # said to every provider
 
 Callback = Callable[["Run"], Any]
 
@@ -95,10 +98,12 @@ def fit(
     average_optim: bool = False,
     averaging_codec: str = "none",
     robust: str | None = None,
+    reduce: str = "grpc",
     outer: str = "mean",
     outer_lr: float = 0.7,
     outer_momentum: float = 0.9,
     streams: int = 1,
+    patience: float = 10.0,
     seed: int | None = None,
     folder: str | os.PathLike | None = None,
     checkpoint_every: int = 100,
@@ -130,8 +135,8 @@ def fit(
         codec: Of what travels: none, fp16, bf16, int8, with ``+zstd`` to pack it.
         threads: Of each provider; by default the machine's cores are shared among them.
         reduce_factor: Updates between two averagings among clusters; by default at every epoch.
-        averaging, average_optim, averaging_codec, robust, outer, outer_lr, outer_momentum,
-            streams: How clusters average, as on `Node`.
+        averaging, average_optim, averaging_codec, robust, reduce, outer, outer_lr,
+            outer_momentum, streams, patience: How clusters average, as on `Node`.
         seed: As `set_seed`.
         folder: Keeps plan and checkpoints; a run that was cut off goes on from there, after Ctrl-C
             too.
@@ -173,7 +178,7 @@ def fit(
         *_flags("--reduce-factor", reduce_factor or 0, "--averaging", averaging),
         *_flags("--averaging-codec", averaging_codec, "--robust", robust or "none"),
         *_flags("--outer", outer, "--outer-lr", outer_lr, "--outer-momentum", outer_momentum),
-        *_flags("--streams", streams),
+        *_flags("--reduce", reduce, "--streams", streams, "--patience", patience),
         *(["--keep-stopped"] if folder is not None else []),
         *(["--average-optim"] if average_optim else []),
     ]
@@ -226,10 +231,10 @@ class _Training:
         self._parts = micro_batches
         self._flags = flags
         self._callbacks = callbacks
-        self._quiet = quiet
+        self._board = Board(quiet=quiet)
         self._run = Run()
-        self._shown = 0.0
         self._processes: dict[str, subprocess.Popen] = {}
+        self._lines: dict[str, str] = {}  # what each provider last said of itself
         nodes = _nodes(place)
         self._names = [_name(node) for node in nodes]
         self._feeds = [_Feed(place, _name(node), self._run) for node in nodes if node["stage"] == 0]
@@ -260,7 +265,7 @@ class _Training:
             self._stop("the requester failed")
             raise
         finally:
-            self._say("", end="\n")
+            self._board.clear()
         trained = self._place / "trained" / "trained_state_dict.pt"
         self._run._state = model_fusion(0, self._place, trained)
         return self._run
@@ -273,12 +278,19 @@ class _Training:
             if name in feeds:
                 flags += _flags("--requester", f"requester@{feeds[name].requester.address}")
             self._processes[name] = subprocess.Popen(
-                [command, "provider", *flags, *self._flags, "--save", "--quiet", "--with-parent"],
+                [command, "provider", *flags, *self._flags, *_ALWAYS],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,  # Ctrl-C is ours to pass on
             )
+            threading.Thread(target=self._listen, args=(name,), daemon=True).start()
+
+    def _listen(self, name: str) -> None:
+        with self._processes[name].stdout as said:
+            for line in said:
+                self._lines[name] = line.rstrip()
 
     def _train(self, loader: Iterable, epoch: int) -> bool:
         """Deals an epoch's batches out to the clusters, but for those that a resumed run has behind
@@ -374,22 +386,20 @@ class _Training:
 
     def _show(self, epoch: int, loader: Any) -> None:
         self._count += 1
-        now = time.monotonic()
-        if now - self._shown < 0.25 or not self._run.history["loss"]:
+        if not self._run.history["loss"]:
             return
-        self._shown = now
-        batches = f"/{len(loader)}" if hasattr(loader, "__len__") else ""
-        accuracy = self._run.history["val_accuracy"]
-        shown = f"  accuracy {accuracy[-1]:.2f} %" if accuracy else ""
-        self._say(
-            f"epoch {epoch + 1}/{self._epochs}  batch {self._count}{batches}  "
-            f"loss {self._run.history['loss'][-1]:.4g}{shown}"
-        )
+        batches = len(loader) if hasattr(loader, "__len__") else None
 
-    def _say(self, text: str, end: str = "") -> None:
-        if self._quiet or not sys.stderr.isatty():
-            return
-        print(f"\r\033[K{text}" if text else "", end=end, file=sys.stderr, flush=True)
+        def head() -> str:
+            accuracy = self._run.history["val_accuracy"]
+            return (
+                f"epoch {epoch + 1}/{self._epochs}, batch {self._count}"
+                f"{f'/{batches}' if batches else ''}, loss {self._run.history['loss'][-1]:.4g}"
+                f"{f', accuracy {accuracy[-1]:.2f} %' if accuracy else ''}"
+            )
+
+        share = (epoch + self._count / batches) / self._epochs if batches else 0.0
+        self._board.tick(head, [self._lines.get(name, name) for name in self._names], share)
 
 
 def _check_count(name: str, value: Any) -> None:

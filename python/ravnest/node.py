@@ -66,6 +66,8 @@ class Node:
         averaging: ``"overlapped"`` (beside training) or ``"blocking"`` (training waits for it).
         averaging_codec: Of what averaging sends; by default fp16 with `compression`, else none.
         robust: ``"trimmed"``: among three clusters or more, without the largest and the smallest.
+        reduce: Who moves what is averaged: ``"grpc"``, or ``"gloo"`` (c10d's, without a codec) for
+            machines on one network that is trusted.
         outer: What clusters go on from: the ``"mean"``, or DiLoCo's ``"nesterov"`` step, with
             `outer_lr` and `outer_momentum`.
         streams: Parts of the stage that are averaged in turn, so that less is sent at once.
@@ -114,6 +116,7 @@ class Node:
         averaging: str = "overlapped",
         averaging_codec: str | None = None,
         robust: str | None = None,
+        reduce: str = "grpc",
         outer: str = "mean",
         outer_lr: float = 0.7,
         outer_momentum: float = 0.9,
@@ -173,6 +176,7 @@ class Node:
             "average_optim": average_optim,
             "averaging_codec": averaging_codec or ("fp16" if compression else "none"),
             "robust": robust,
+            "reduce": reduce,
             "outer": outer,
             "outer_lr": outer_lr,
             "outer_momentum": outer_momentum,

@@ -180,6 +180,7 @@ provider::AveragingWords to_averaging(Given& given) {
   given.take("average_optim", words.with_rule);
   given.take("averaging_codec", words.codec);
   given.take("robust", words.robust);
+  given.take("reduce", words.reduce);
   given.take("outer", words.outer);
   given.take("outer_lr", words.outer_rate);
   given.take("outer_momentum", words.outer_momentum);

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <ctime>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,7 @@ struct Flags {
   bool steps_on_update = false;
   bool ends_with_parent = false;
   bool quiet = false;
+  bool lines = false;
 };
 
 engine::OptionMap parse_options(const std::string& text, const std::string& flag) {
@@ -106,26 +108,54 @@ provider::ProviderOptions to_options(const Flags& flags) {
   return options;
 }
 
-// The line of a provider: in place on a terminal, seldom otherwise.
+// Bytes that this process holds.
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t all = 0;
+  std::int64_t resident = 0;
+  file >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+std::string describe(const Provider& running, const Provider::Status& status) {
+  std::string text =
+      concat("node_", running.node().id, " (", running.node().role, "), epoch ", status.epoch + 1,
+             ", batch ", status.passes, ", loss ", format_number(status.loss), ", ",
+             format_number(status.samples_per_second), " samples/s, delay ", status.loop.delay,
+             ", ", format_bytes(resident_bytes()));
+  if (status.averagings > 0) {
+    text += concat(", averaged ", status.averagings, " times (",
+                   format_bytes(static_cast<std::int64_t>(status.averaged_bytes)), " sent)");
+  }
+  return text;
+}
+
+// The line of a provider: in place on a terminal, seldom otherwise; or again and again on standard
+// output, for a program that shows it.
 class Line {
  public:
-  explicit Line(bool is_quiet) : is_quiet_(is_quiet), is_terminal_(isatty(STDERR_FILENO) != 0) {}
+  Line(bool is_quiet, bool is_shown_elsewhere)
+      : is_quiet_(is_quiet),
+        is_shown_elsewhere_(is_shown_elsewhere),
+        is_terminal_(isatty(STDERR_FILENO) != 0) {}
 
   void show(const Provider& running) {
     ++ticks_;
-    if (is_quiet_ || ticks_ % (is_terminal_ ? 1 : 40) != 0) {
+    const bool is_time = is_shown_elsewhere_ || is_terminal_ || ticks_ % 40 == 0;
+    if (!is_time || (is_quiet_ && !is_shown_elsewhere_)) {
       return;
     }
     const Provider::Status status = running.status();
     if (status.samples == 0) {
       return;
     }
-    std::cerr << (is_terminal_ ? "\r\033[K" : "")
-              << concat("node_", running.node().id, " ", running.node().role, "  epoch ",
-                        status.epoch + 1, "  batch ", status.passes, "  loss ",
-                        format_number(status.loss), "  ", format_number(status.samples_per_second),
-                        " samples/s  delay ", status.loop.delay)
-              << (is_terminal_ ? "" : "\n") << std::flush;
+    const std::string text = describe(running, status);
+    if (is_shown_elsewhere_) {
+      std::cout << text << std::endl;
+      return;
+    }
+    std::cerr << (is_terminal_ ? "\r\033[K" : "") << text << (is_terminal_ ? "" : "\n")
+              << std::flush;
     is_open_ = is_terminal_;
   }
 
@@ -137,6 +167,7 @@ class Line {
 
  private:
   const bool is_quiet_;
+  const bool is_shown_elsewhere_;
   const bool is_terminal_;
   bool is_open_ = false;
   unsigned ticks_ = 0;
@@ -172,7 +203,7 @@ void run_provider(const Flags& flags) {
   if (flags.seed >= 0) {
     at::manual_seed(static_cast<std::uint64_t>(flags.seed));
   }
-  Line line(flags.quiet);
+  Line line(flags.quiet, flags.lines);
   provider::ProviderCallbacks callbacks;
   callbacks.on_notice = [&line](const transport::Notice& notice) {
     using transport::NoticeKind;
@@ -209,6 +240,11 @@ void add_averaging(CLI::App& command, provider::AveragingWords& words) {
       ->capture_default_str();
   command.add_option("--robust", words.robust, "none, or trimmed for a trimmed mean")
       ->check(one_of({"none", "trimmed"}))
+      ->capture_default_str();
+  command
+      .add_option("--reduce", words.reduce,
+                  "Who moves the values: grpc, or gloo on a network that is trusted")
+      ->check(one_of({"grpc", "gloo"}))
       ->capture_default_str();
   command.add_option("--outer", words.outer, "mean, or nesterov for DiLoCo's step")
       ->check(one_of({"mean", "nesterov"}))
@@ -303,6 +339,8 @@ Command add_provider(CLI::App& app) {
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   command->add_flag("--with-parent", flags->ends_with_parent, "End when the parent process does");
   command->add_flag("--quiet", flags->quiet, "Say nothing");
+  command->add_flag("--lines", flags->lines,
+                    "Print how it goes to standard output four times a second");
   return {.app = command, .run = [flags] { run_provider(*flags); }};
 }
 

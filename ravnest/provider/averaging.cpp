@@ -5,6 +5,7 @@
 
 #include "ravnest/base/error.h"
 #include "ravnest/base/table.h"
+#include "ravnest/provider/gloo/gloo_engine.h"
 #include "ravnest/provider/wiring.h"
 
 namespace ravnest::provider {
@@ -47,6 +48,12 @@ AveragingOptions to_options(const AveragingWords& words) {
   options.codec = transport::parse_codec(words.codec);
   options.mean = chosen("robust", words.robust, "none", "trimmed") ? reduce::Mean::kTrimmed
                                                                    : reduce::Mean::kPlain;
+  options.is_gloo = chosen("reduce", words.reduce, "grpc", "gloo");
+  if (options.is_gloo &&
+      (options.mean != reduce::Mean::kPlain || options.codec != transport::Codec{})) {
+    throw_invalid("[provider] expected reduce 'gloo' without a codec and without robust, got '",
+                  printable(words.codec), "' and '", printable(words.robust), "'.");
+  }
   options.outer = {.is_nesterov = chosen("outer", words.outer, "mean", "nesterov"),
                    .rate = words.outer_rate,
                    .momentum = words.outer_momentum};
@@ -77,7 +84,10 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       options.members.push_back(
           {.name = name_of_node(ring.member_ids[i]), .address = ring.members[i]});
     }
-    ring_ = std::make_unique<reduce::Ring>(std::move(options), owner.transport_, *this);
+    ring_ = std::make_unique<reduce::Ring>(std::move(options), owner.transport_, *this,
+                                           owner.options_.is_gloo
+                                               ? gloo_engine(owner.options_.is_network_trusted)
+                                               : reduce::MakeEngine(reduce::make_wire_engine));
     ring_->start();
   }
   void stop() { ring_->stop(); }

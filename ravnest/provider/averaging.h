@@ -23,6 +23,8 @@ struct AveragingOptions {
   bool with_rule = false;             // the optimizer's state too
   transport::Codec codec;
   reduce::Mean mean = reduce::Mean::kPlain;
+  bool is_gloo = false;  // c10d's Gloo moves the values, see gloo_engine; else our transport
+  bool is_network_trusted = false;
   reduce::OuterOptions outer;
   std::size_t streams = 1;  // parts of a stage that are averaged in turn
   // The longest that a fast cluster waits for a slow one, but for the first averaging, which all
@@ -37,6 +39,7 @@ struct AveragingWords {
   bool with_rule = false;
   std::string codec = "none";
   std::string robust = "none";
+  std::string reduce = "grpc";
   std::string outer = "mean";
   double outer_rate = 0.7;
   double outer_momentum = 0.9;

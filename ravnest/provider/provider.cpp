@@ -1,6 +1,7 @@
 #include "ravnest/provider/provider.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <malloc.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "ravnest/base/error.h"
+#include "ravnest/engine/block_allocator.h"
 #include "ravnest/package/trained.h"
 #include "ravnest/provider/checkpoint.h"
 #include "ravnest/provider/line_file.h"
@@ -171,6 +173,7 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   // Threads to come share one heap: tensors are freed on others than they were made on, and each
   // heap would keep what was freed in it.
   ::mallopt(M_ARENA_MAX, 1);
+  engine::use_block_allocator();
   make_transport();
   Wiring::Handlers handlers{
       .on_message =
@@ -230,8 +233,9 @@ void Provider::Impl::make_averaging() {
                             .text = text});
     }
   };
-  averaging_ =
-      std::make_unique<Averaging>(options_.averaging, node_, *transport_, std::move(hooks));
+  AveragingOptions averaging = options_.averaging;
+  averaging.is_network_trusted = options_.is_network_trusted;
+  averaging_ = std::make_unique<Averaging>(averaging, node_, *transport_, std::move(hooks));
 }
 
 void Provider::Impl::make_transport() {

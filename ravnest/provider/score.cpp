@@ -1,5 +1,7 @@
 #include "ravnest/provider/score.h"
 
+#include <ATen/core/grad_mode.h>
+
 namespace ravnest::provider {
 
 PassResult count_correct(const at::Tensor& output, const at::Tensor& target) {

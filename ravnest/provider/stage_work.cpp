@@ -1,5 +1,6 @@
 // What the loop does with a pass.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@ struct Task {
 };
 
 struct Failure {
-  std::size_t suspect = 0;   // rank; ours where our own values are not finite
+  std::size_t suspect = 0;   // rank; ours, and proven, where our own values are not finite
   std::size_t progress = 0;  // how much had come; who had least stood next to the culprit
   std::string why;           // "sent nothing for 5000 ms"
   bool is_proven = false;    // by what it sent; silence may have other causes

@@ -128,7 +128,7 @@ void Member::failed(std::int64_t round, const Failure& failure, TimePoint now) {
   }
   stage_ = Stage::kFailed;
   failure_ = failure;
-  if (failure.suspect == options_.rank) {
+  if (failure.suspect == options_.rank && failure.is_proven) {
     is_refused_ = true;
     is_offered_ = false;
   }

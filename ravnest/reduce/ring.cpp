@@ -280,7 +280,7 @@ void Ring::Core::on_moved(std::int64_t round) {
 
 void Ring::Core::on_failed(std::int64_t round, Failure failure) {
   post([this, round, failure = std::move(failure)] {
-    is_doubtful_ = is_doubtful_ || failure.suspect == options_.rank;
+    is_doubtful_ = is_doubtful_ || (failure.suspect == options_.rank && failure.is_proven);
     member_.failed(round, failure, Clock::now());
   });
 }

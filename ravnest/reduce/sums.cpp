@@ -56,6 +56,15 @@ RAVNEST_WIDE bool add_and_scale(std::span<float> into, std::span<const float> fr
   return wild == 0;
 }
 
+RAVNEST_WIDE bool scale(std::span<float> values, float factor) {
+  std::uint32_t wild = 0;
+  for (float& value : values) {
+    value *= factor;
+    wild |= is_wild(value);
+  }
+  return wild == 0;
+}
+
 RAVNEST_WIDE bool copy(std::span<float> into, std::span<const float> from) {
   float* const values = into.data();
   const float* const source = from.data();

@@ -14,6 +14,8 @@ bool are_finite(std::span<const float> values);
 bool add(std::span<float> into, std::span<const float> from);
 // into = (into + from) · factor
 bool add_and_scale(std::span<float> into, std::span<const float> from, float factor);
+// values = values · factor
+bool scale(std::span<float> values, float factor);
 // into = from
 bool copy(std::span<float> into, std::span<const float> from);
 void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from);

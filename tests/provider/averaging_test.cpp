@@ -254,6 +254,8 @@ std::vector<Way> make_ways() {
   ways.back().options.averaging.streams = 3;
   ways.push_back({"InEightBits", every(3)});
   ways.back().options.averaging.codec = transport::parse_codec("int8");
+  ways.push_back({"ThroughGloo", every(3)});
+  ways.back().options.averaging.is_gloo = true;
   ways.push_back({"WithTheOptimizer", every(3)});
   ways.back().options.averaging.with_rule = true;
   return ways;

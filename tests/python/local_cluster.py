@@ -38,13 +38,13 @@ def write_pool(folder, count):
     return path
 
 
-def plan(folder, model, args=(), kwargs=None, nodes=3):
-    """A plan of one cluster with a stage on every node; names in the order of the stages."""
+def plan(folder, model, args=(), kwargs=None, nodes=3, clusters=1):
+    """A plan with a stage on every node; names in the order of clusters and stages."""
     path = write_pool(folder, nodes)
     made = ravnest.clusterize(
-        model, args, kwargs, nodes=path, out=path.parent, clusters=1, verbose=False
+        model, args, kwargs, nodes=path, out=path.parent, clusters=clusters, verbose=False
     )
-    names = [f"node_{stage['node']}" for stage in made.clusters[0]["stages"]]
+    names = [f"node_{stage['node']}" for each in made.clusters for stage in each["stages"]]
     assert len(names) == nodes, "every node has a stage"
     return names
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ravnest.display import Display, Silence
+from ravnest.display import Board, Display, Silence
 
 STATUS = {
     "epoch": 1,
@@ -100,3 +100,35 @@ def test_quiet(clock, capsys):
     silent.say("done")
     silent.summary(STATUS)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_board_shows_all_providers_in_place(clock):
+    out = Terminal()
+    board = Board(quiet=False, out=out)
+    board.tick(lambda: "epoch 1/2, batch 1/10", ["node_0 a", "node_1 b"], 0.05)
+    clock.now += 1.0
+    board.tick(lambda: "epoch 1/2, batch 2/10", ["node_0 c" * 100, "node_1 d"], 0.10)
+    first, second = out.getvalue().split("\r\033[2A\033[J")
+    assert first == "epoch 1/2, batch 1/10\nnode_0 a\nnode_1 b"
+    head, long, last = second.split("\n")
+    assert head == "epoch 1/2, batch 2/10, 18 s left"
+    assert len(long) == 199, "a line that wrapped could not be taken away"
+    assert last == "node_1 d"
+    board.clear()
+    assert out.getvalue().endswith("node_1 d\r\033[2A\033[J")
+
+
+def test_a_board_says_seldom_how_it_goes_where_there_is_no_terminal(clock):
+    out = io.StringIO()
+    board = Board(quiet=False, out=out)
+    for second in range(25):
+        board.tick(lambda at=second: f"batch {at}", ["node_0"], second / 100)
+        clock.now += 1.0
+    board.clear()
+    assert out.getvalue().splitlines() == ["batch 10, 1 min 30 s left", "batch 20, 1 min 20 s left"]
+
+
+def test_a_quiet_board_says_nothing(clock):
+    out = Terminal()
+    Board(quiet=True, out=out).tick(lambda: "x", [], 0.5)
+    assert out.getvalue() == ""

@@ -180,9 +180,10 @@ def fit_clusters(folder, **more):
         {"reduce_factor": 4},
         {"reduce_factor": 4, "averaging": "blocking", "average_optim": True},
         {"reduce_factor": 4, "averaging_codec": "int8", "outer": "nesterov", "streams": 2},
+        {"reduce_factor": 4, "reduce": "gloo", "patience": 30},
         {},
     ],
-    ids=["overlapped", "blocking", "nesterov", "each_epoch"],
+    ids=["overlapped", "blocking", "nesterov", "gloo", "each_epoch"],
 )
 def test_clusters_end_with_the_same_weights(tmp_path, more):
     run = fit_clusters(tmp_path, providers=4, clusters=2, **more)
@@ -209,6 +210,10 @@ def test_three_clusters_of_one_provider_take_the_trimmed_mean(tmp_path):
         ({"clusters": 0}, "expected clusters to be a whole number"),
         ({"clusters": 2, "providers": 2, "averaging": "often"}, "averaging"),
         ({"clusters": 2, "providers": 2, "reduce_factor": 0}, "reduce_factor"),
+        (
+            {"clusters": 2, "providers": 2, "reduce": "gloo", "averaging_codec": "int8"},
+            "without a codec",
+        ),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(tmp_path, more, message):

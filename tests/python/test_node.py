@@ -92,10 +92,9 @@ class Task:
         generator = torch.Generator().manual_seed(3)
         return DataLoader(self.data, batch_size=self.batch, shuffle=True, generator=generator)
 
-    def plan(self, folder, nodes):
-        return plan(
-            folder, copy.deepcopy(self.model), (self.data.tensors[0][: self.batch],), nodes=nodes
-        )
+    def plan(self, folder, nodes, clusters=1):
+        example = (self.data.tensors[0][: self.batch],)
+        return plan(folder, copy.deepcopy(self.model), example, nodes=nodes, clusters=clusters)
 
     def eager_losses(self, optimizer, params, scheduler=None, per_update=False, epochs=1, every=1):
         model = copy.deepcopy(self.model).train()

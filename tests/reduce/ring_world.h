@@ -127,12 +127,13 @@ class TestMember : public RingListener {
  public:
   template <typename World>
   TestMember(World& world, const RingOptions& options, Wiretap::OnSend on_send = {},
-             const transport::TransportOptions& transport_options = {})
+             const transport::TransportOptions& transport_options = {},
+             const MakeEngine& make_engine = make_wire_engine)
       : options_(options),
         node_(world, options.members[options.rank].name, options.members[options.rank].address,
               transport_options),
         tap_(*node_.transport, std::move(on_send)),
-        ring_(options, tap_, *this) {}
+        ring_(options, tap_, *this, make_engine) {}
   ~TestMember() override { ring_.stop(); }
   TestMember(const TestMember&) = delete;
   TestMember& operator=(const TestMember&) = delete;
@@ -211,7 +212,8 @@ class TestMember : public RingListener {
 template <typename World>
 class TestRing {
  public:
-  TestRing(std::size_t members, RingOptions options) : options_(std::move(options)) {
+  TestRing(std::size_t members, RingOptions options, MakeEngine make_engine = make_wire_engine)
+      : options_(std::move(options)), make_engine_(std::move(make_engine)) {
     for (std::size_t rank = 0; rank < members; ++rank) {
       const std::string name = "node_" + std::to_string(rank);
       options_.members.push_back({.name = name, .address = world_.reserve(name)});
@@ -222,7 +224,8 @@ class TestRing {
   void make(std::size_t rank, Wiretap::OnSend on_send = {}) {
     RingOptions options = options_;
     options.rank = rank;
-    members_[rank] = std::make_unique<TestMember>(world_, options, std::move(on_send));
+    members_[rank] = std::make_unique<TestMember>(world_, options, std::move(on_send),
+                                                  transport::TransportOptions{}, make_engine_);
   }
   void make_all() {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -259,6 +262,7 @@ class TestRing {
  private:
   World world_;
   RingOptions options_;
+  const MakeEngine make_engine_;
   std::vector<std::unique_ptr<TestMember>> members_;
 };
 

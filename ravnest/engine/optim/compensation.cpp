@@ -1,6 +1,7 @@
 #include "ravnest/engine/optim/compensation.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>

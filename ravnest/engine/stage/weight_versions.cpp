@@ -1,5 +1,6 @@
 #include "ravnest/engine/stage/weight_versions.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
