@@ -79,6 +79,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.codec = owner.options_.codec;
     options.mean = owner.options_.mean;
     options.needs_base = needs_base();
+    options.waits_for_all = !owner.goes_on_;
     options.patience = owner.options_.patience;
     for (std::size_t i = 0; i < ring.members.size(); ++i) {
       options.members.push_back(
@@ -240,9 +241,10 @@ void Averaging::stop() {
   }
 }
 
-void Averaging::begin(engine::Stage& stage, UpdateRule& rule) {
+void Averaging::begin(engine::Stage& stage, UpdateRule& rule, bool goes_on) {
   stage_ = &stage;
   rule_ = &rule;
+  goes_on_ = goes_on;
   clear_parts();
   updates_ = 0;
   is_finishing_ = false;
@@ -318,7 +320,8 @@ void Averaging::offer(std::size_t stream) {
       part->offer();
     }
   }
-  if (is_first) {  // clusters begin when they can: the first averaging brings them together
+  if (is_first &&
+      !goes_on_) {  // clusters begin when they can: the first averaging brings them together
     hold_until_ = transport::deadline_in(transport::kForEver);
   } else if (is_offered && options_.is_blocking) {
     hold_until_ = transport::deadline_in(options_.patience);

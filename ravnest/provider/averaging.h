@@ -82,8 +82,9 @@ class Averaging {
   // There are others to average with.
   static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
 
-  // What is averaged from here on; both outlive this or the next call.
-  void begin(engine::Stage& stage, UpdateRule& rule);
+  // What is averaged from here on; both outlive this or the next call. A training that goes on after
+  // a restart does not wait for clusters that may have ended meanwhile.
+  void begin(engine::Stage& stage, UpdateRule& rule, bool goes_on);
   void on_update();
   void on_epoch();
   // Until when training has to stand still, if at all.
@@ -116,6 +117,7 @@ class Averaging {
   bool is_stopped_ = false;
   std::int64_t updates_ = 0;   // of this training
   std::size_t trainings_ = 0;  // that have ended
+  bool goes_on_ = false;       // after a restart
   bool is_finishing_ = false;
   bool is_finished_ = false;  // the rings are those of a training that has ended
   std::optional<transport::TimePoint> hold_until_;

@@ -327,7 +327,7 @@ ReadyStage Provider::Impl::prepare(const std::string& run) {
   found_.reset();
   stage_ = ready.stage.get();
   if (averaging_) {
-    averaging_->begin(*stage_, *rule_);
+    averaging_->begin(*stage_, *rule_, goes_on);
   }
   updates_since_checkpoint_ = 0;
   {

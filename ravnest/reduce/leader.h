@@ -61,7 +61,9 @@ class Leader {
   };
 
   bool is_new_ring() const { return word_.history.empty(); }
-  bool is_unseen(const Peer& peer) const { return !peer.is_seen && is_new_ring(); }
+  bool is_unseen(const Peer& peer) const {
+    return options_.waits_for_all && !peer.is_seen && is_new_ring();
+  }
   bool is_live(const Peer& peer) const { return peer.is_known && !peer.is_lost; }
   bool is_ready(const Peer& peer) const;
   bool is_in_round(const Peer& peer) const;

@@ -305,10 +305,11 @@ void Member::set_link(std::size_t rank, const Link& link, TimePoint now) {
 
 bool Member::is_leader_suspect(TimePoint now) const {
   const Link& link = links_[leader_rank_];
-  if (!link.was_open && epoch_ == 0) {
-    return false;  // it has not started yet
+  const bool is_silent = now - leader_heard_ > options_.silence + beat_of(options_);
+  if (!link.was_open && epoch_ == 0) {  // it has not started yet, or may have ended
+    return is_silent && !options_.waits_for_all;
   }
-  return link.is_down || now - leader_heard_ > options_.silence + beat_of(options_);
+  return is_silent || link.is_down;
 }
 
 void Member::suspect_leader(TimePoint now) {

@@ -28,6 +28,9 @@ struct RingOptions {
   Mean mean = Mean::kPlain;
   // A member that missed a round needs its result before it takes part again.
   bool needs_base = false;
+  // The first round waits for members that were never seen, however long that takes; else only for
+  // `patience`, as every other.
+  bool waits_for_all = true;
   // Nothing heard for so long: the member is lost, for now.
   Milliseconds silence{5000};
   // From the first that is ready to a round without those who are not.

@@ -363,6 +363,20 @@ TEST(Ring, FetchesOnRequest) {
                         contribution_of(0, 0, ring.options()).values));
 }
 
+TEST(Ring, DoesNotWaitForThoseWhoMayHaveEnded) {
+  for (const std::size_t rank : {0U, 1U}) {
+    RingOptions options = quick();
+    options.waits_for_all = false;
+    TestRing<LoopbackWorld> ring(2, options);
+    ring.make(rank);
+    ring.start_all();
+    ring.offer_all();
+    EXPECT_TRUE(ring[rank].wait_for_members(ring.names({rank}))) << rank;
+    ring.offer_all(true);
+    EXPECT_TRUE(ring[rank].wait_for_averages(2)) << rank;
+  }
+}
+
 TEST(Ring, StopsWithoutWaitingForAnybody) {
   TestRing<GrpcWorld> ring(3, quick());
   ring.make(0);
