@@ -49,6 +49,13 @@ bool belongs_to(const std::string& key, const std::string& parameter) {
   return key.starts_with(parameter + "/") || key.ends_with("/" + parameter);
 }
 
+// Means of squares stay what they are, though a codec may have rounded them below zero: those of
+// batch norm, Adam and its kin, RMSprop and Adagrad.
+bool is_of_squares(const std::string& name) {
+  const auto holds = [&](const char* word) { return name.find(word) != std::string::npos; };
+  return holds("running_var") || holds("exp_avg_sq") || holds("square_avg") || holds("sum");
+}
+
 }  // namespace
 
 AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule)
@@ -63,15 +70,18 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRu
       (is_averaged(found->second) ? values_ : maxima_) += size_of(found->second);
     }
   }
-  for (const at::Tensor& tensor : rule_tensors(weights, rule)) {
-    rule_values_ += size_of(tensor);
+  for (const Named& of_rule : rule_tensors(weights, rule)) {
+    rule_values_ += size_of(of_rule.tensor);
   }
   values_ += rule_values_;
+  for (const std::string& name : names_.parameters) {
+    parameter_values_ += size_of(weights.at(name));
+  }
 }
 
-std::vector<at::Tensor> AveragedValues::rule_tensors(const engine::WeightMap& weights,
-                                                     const UpdateRule* rule) const {
-  std::vector<at::Tensor> tensors;
+std::vector<AveragedValues::Named> AveragedValues::rule_tensors(const engine::WeightMap& weights,
+                                                                const UpdateRule* rule) const {
+  std::vector<Named> tensors;
   if (rule == nullptr) {
     return tensors;
   }
@@ -80,7 +90,7 @@ std::vector<at::Tensor> AveragedValues::rule_tensors(const engine::WeightMap& we
     for (const auto& [key, tensor] : state.tensors) {
       if (belongs_to(key, parameter) && tensor.sizes() == weights.at(parameter).sizes() &&
           tensor.is_floating_point() && tensor.dim() > 0) {
-        tensors.push_back(tensor);
+        tensors.push_back({.name = key, .tensor = tensor});
       }
     }
   }
@@ -104,8 +114,8 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
   for (const std::string& name : names_.parameters) {
     add(weights.at(name));
   }
-  for (const at::Tensor& tensor : rule_tensors(weights, rule)) {
-    add(tensor);
+  for (const Named& of_rule : rule_tensors(weights, rule)) {
+    add(of_rule.tensor);
   }
   for (const std::string& name : names_.buffers) {
     add(weights.at(name));
@@ -136,20 +146,18 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
                            place += size_of(value);
                          });
   const engine::WeightMap& weights = stage.weights().current()->weights;
-  for (at::Tensor& tensor : rule_tensors(weights, rule)) {
-    // A mean of squares stays one.
-    const bool is_square = tensor.numel() > 0 && tensor.min().item<double>() >= 0.0;
-    const at::Tensor changed = change(tensor, place);
-    tensor.copy_(is_square ? changed.clamp_min(0.0) : changed);
-    place += size_of(tensor);
-  }
+  const auto set = [&](const Named& named) {
+    const at::Tensor mean = part_of(values.values, place, named.tensor);
+    named.tensor.copy_(is_of_squares(named.name) ? mean.clamp_min(0.0) : mean);
+    place += size_of(named.tensor);
+  };
+  std::ranges::for_each(rule_tensors(weights, rule), set);
   std::size_t integer = 0;
   for (const std::string& name : names_.buffers) {
     // Unseen by autograd, as when batch norm changes it: passes in flight may have saved it.
     const at::Tensor buffer = weights.at(name).variable_data();
     if (is_averaged(buffer)) {
-      buffer.copy_(change(buffer, place));
-      place += size_of(buffer);
+      set({.name = name, .tensor = buffer});
     } else {
       auto* data = const_cast<std::int64_t*>(values.maxima.data() + integer);
       const at::Tensor largest = at::from_blob(data, buffer.sizes(), at::kLong);

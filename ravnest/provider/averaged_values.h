@@ -24,6 +24,7 @@ class AveragedValues {
   AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule);
 
   std::size_t values() const { return values_; }
+  std::size_t parameters() const { return parameter_values_; }  // of the values, the first
   std::size_t maxima() const { return maxima_; }
 
   // As they were before the training: the same on all members. (Zeros of the optimizer.)
@@ -31,21 +32,26 @@ class AveragedValues {
   reduce::Contribution take(engine::Stage& stage, const UpdateRule* rule) const;
   // Sets the values, whatever they are by now.
   void set(const reduce::Contribution& values, engine::Stage& stage, const UpdateRule* rule) const;
-  // Adds what lies between `before`, which the values were, and `after`.
+  // Adds to parameters what lies between `before`, which the values were, and `after`. The others
+  // are set: running means, which may not be carried beyond what was measured.
   void move(const reduce::Contribution& before, const reduce::Contribution& after,
             engine::Stage& stage, const UpdateRule* rule) const;
 
  private:
-  // What becomes of a tensor, with its places in the row.
+  // What becomes of a parameter, with its places in the row.
   using Change = std::function<at::Tensor(const at::Tensor& value, std::size_t place)>;
   void write(const Change& change, const reduce::Contribution& values, engine::Stage& stage,
              const UpdateRule* rule) const;
-  std::vector<at::Tensor> rule_tensors(const engine::WeightMap& weights,
-                                       const UpdateRule* rule) const;
+  struct Named {
+    std::string name;
+    at::Tensor tensor;
+  };
+  std::vector<Named> rule_tensors(const engine::WeightMap& weights, const UpdateRule* rule) const;
 
   Names names_;
   std::size_t values_ = 0;
-  std::size_t rule_values_ = 0;  // of them
+  std::size_t parameter_values_ = 0;  // of them
+  std::size_t rule_values_ = 0;
   std::size_t maxima_ = 0;
 };
 

@@ -160,8 +160,10 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     for (std::size_t i = 0; i < base_.size(); ++i) {
       average.result.values[i] += base_[i];
     }
-    if (!average.is_final) {
-      outer_.apply(base_, average.result.values);
+    if (!average.is_final && outer_.is_nesterov()) {
+      // Statistics and the optimizer's means have no momentum: a variance would not stay one.
+      const std::size_t count = values_.parameters();
+      outer_.apply(std::span(base_).first(count), std::span(average.result.values).first(count));
     }
     if (needs_base()) {
       base_ = average.result.values;
