@@ -7,7 +7,8 @@
 
 namespace ravnest {
 
-// Who may read a new file: whom the process's umask lets, or its owner alone from the first byte on.
+// Who may read a new file: whom the process's umask lets, or its owner alone from the first byte
+// on.
 enum class FileAccess { kUsual, kOwnerAlone };
 
 // A file that appears whole or not at all: bytes go to a temporary name beside

@@ -8,9 +8,9 @@
 namespace ravnest::trust {
 
 struct AttemptLimits {
-  unsigned burst = 10;                          // failures that a host has free
-  std::chrono::milliseconds refill{6000};       // after which it has one more
-  std::size_t hosts = 1024;                     // remembered at once
+  unsigned burst = 10;                     // failures that a host has free
+  std::chrono::milliseconds refill{6000};  // after which it has one more
+  std::size_t hosts = 1024;                // remembered at once
 };
 
 // Counts the failed attempts of each host, so that guessing is slow and the server has time for

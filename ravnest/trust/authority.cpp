@@ -61,8 +61,7 @@ CertificatePtr start(EVP_PKEY* key, const std::string& common_name, const Validi
 }
 
 Certificate sign(CertificatePtr certificate, X509* issuer, const PrivateKey& key) {
-  RAVNEST_CHECK(
-      ::X509_set_issuer_name(certificate.get(), ::X509_get_subject_name(issuer)) == 1);
+  RAVNEST_CHECK(::X509_set_issuer_name(certificate.get(), ::X509_get_subject_name(issuer)) == 1);
   add_extension(certificate.get(), issuer, NID_authority_key_identifier, "keyid:always");
   RAVNEST_CHECK(::X509_sign(certificate.get(), key.get(), ::EVP_sha256()) > 0);
   return Certificate(std::move(certificate));
@@ -104,8 +103,7 @@ Authority Authority::open(const std::filesystem::path& folder, WallTime now) {
       write_public_file(certificate_file, made.certificate_.to_pem());
     }
     PrivateKey key = PrivateKey::parse(read_private_file(key_file, kMaxFileBytes));
-    Certificate certificate =
-        Certificate::parse(read_public_file(certificate_file, kMaxFileBytes));
+    Certificate certificate = Certificate::parse(read_public_file(certificate_file, kMaxFileBytes));
     check_authority(key, certificate, now);
     return {std::move(key), std::move(certificate)};
   } catch (const std::invalid_argument& error) {
@@ -134,9 +132,7 @@ Certificate Authority::issue(const Request& request, const Member& member,
 Identity Authority::make_identity(const Member& member, const Validity& validity) const {
   PrivateKey key = PrivateKey::make();
   Certificate certificate = issue(Request::make(key), member, validity);
-  return {.key = std::move(key),
-          .certificate = std::move(certificate),
-          .authority = certificate_};
+  return {.key = std::move(key), .certificate = std::move(certificate), .authority = certificate_};
 }
 
 }  // namespace ravnest::trust

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 
 [[noreturn]] void throw_cannot_read(const std::filesystem::path& path) {
-  throw Error(ErrorKind::kIo, concat("[trust] cannot read '", path.string(),
-                                     "': ", std::strerror(errno), "."));
+  throw Error(ErrorKind::kIo,
+              concat("[trust] cannot read '", path.string(), "': ", std::strerror(errno), "."));
 }
 
 class OpenFile {

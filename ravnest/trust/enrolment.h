@@ -32,7 +32,7 @@ enum class EnrolmentOutcome : std::uint8_t {
 
 struct EnrolmentAnswer {
   EnrolmentOutcome outcome = EnrolmentOutcome::kRefused;
-  std::string text;                        // where not admitted: a sentence, without any of the form
+  std::string text;  // where not admitted: a sentence, without any of the form
   std::optional<Certificate> certificate;  // where admitted
 };
 

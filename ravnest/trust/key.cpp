@@ -13,6 +13,12 @@ namespace {
 constexpr std::size_t kMaxKeyPem = 4096;
 constexpr const char* kLabel = "PRIVATE KEY";
 
+// The file has both halves, and they must belong together.
+bool is_pair(EVP_PKEY* key) {
+  const KeyContextPtr context(::EVP_PKEY_CTX_new_from_pkey(nullptr, key, nullptr));
+  return context != nullptr && ::EVP_PKEY_pairwise_check(context.get()) == 1;
+}
+
 }  // namespace
 
 PrivateKey PrivateKey::make() {
@@ -27,8 +33,9 @@ PrivateKey PrivateKey::parse(std::string_view pem) {
   const auto info = read_der<Pkcs8Ptr>(&::d2i_PKCS8_PRIV_KEY_INFO, der);
   ::OPENSSL_cleanse(der.data(), der.size());
   KeyPtr key(info ? ::EVP_PKCS82PKEY(info.get()) : nullptr);
-  if (!key || !is_p256(key.get())) {
-    throw std::invalid_argument("[trust] expected a private key on the curve P-256, got another.");
+  if (!key || !is_p256(key.get()) || !is_pair(key.get())) {
+    throw std::invalid_argument(
+        "[trust] expected a private key on the curve P-256, got another, or a damaged one.");
   }
   return PrivateKey(std::move(key));
 }

@@ -90,9 +90,7 @@ std::optional<Member> find_member(std::string_view uri) {
   return Member{.id = std::string(id), .role = *role};
 }
 
-std::string tls_name_of(std::string_view member_id) {
-  return concat(member_id, ".member.ravnest");
-}
+std::string tls_name_of(std::string_view member_id) { return concat(member_id, ".member.ravnest"); }
 
 void check_machine_name(std::string_view name) {
   if (!is_machine_name(name)) {

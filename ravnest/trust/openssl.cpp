@@ -23,7 +23,7 @@ bool is_p256(const EVP_PKEY* key) {
       is_explicit != 0) {
     return false;
   }
-  const std::unique_ptr<EVP_PKEY_CTX, FreeWith<&::EVP_PKEY_CTX_free>> context(
+  const KeyContextPtr context(
       ::EVP_PKEY_CTX_new_from_pkey(nullptr, const_cast<EVP_PKEY*>(key), nullptr));
   return context != nullptr && ::EVP_PKEY_public_check(context.get()) == 1;
 }
@@ -31,8 +31,8 @@ bool is_p256(const EVP_PKEY* key) {
 std::vector<std::byte> read_one_pem(std::string_view text, const std::string& label,
                                     std::size_t limit, const char* expected) {
   if (text.size() > limit) {
-    throw_invalid("[trust] expected ", expected, " of at most ", limit, " bytes, got ",
-                  text.size(), ".");
+    throw_invalid("[trust] expected ", expected, " of at most ", limit, " bytes, got ", text.size(),
+                  ".");
   }
   auto blocks = decode_pem(text);
   if (!blocks || blocks->size() != 1 || blocks->front().label != label) {

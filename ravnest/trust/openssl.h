@@ -32,6 +32,7 @@ using CertificatePtr = std::unique_ptr<X509, FreeWith<&::X509_free>>;
 using ExtensionPtr = std::unique_ptr<X509_EXTENSION, FreeWith<&::X509_EXTENSION_free>>;
 using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, FreeWith<&::GENERAL_NAMES_free>>;
 using IntegerPtr = std::unique_ptr<ASN1_INTEGER, FreeWith<&::ASN1_INTEGER_free>>;
+using KeyContextPtr = std::unique_ptr<EVP_PKEY_CTX, FreeWith<&::EVP_PKEY_CTX_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, FreeWith<&::EVP_PKEY_free>>;
 using Pkcs8Ptr = std::unique_ptr<PKCS8_PRIV_KEY_INFO, FreeWith<&::PKCS8_PRIV_KEY_INFO_free>>;
 using RequestPtr = std::unique_ptr<X509_REQ, FreeWith<&::X509_REQ_free>>;

@@ -44,8 +44,8 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit, mode
   const Descriptor file(path);
   struct stat status{};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
-    throw Error(ErrorKind::kIo, concat("[trust] cannot read '", path.string(),
-                                       "': ", std::strerror(errno), "."));
+    throw Error(ErrorKind::kIo,
+                concat("[trust] cannot read '", path.string(), "': ", std::strerror(errno), "."));
   }
   if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) > limit) {
     throw_invalid("[trust] expected a regular file of at most ", limit, " bytes, got '",

@@ -20,8 +20,7 @@ Redeemed redeem(std::span<TokenRecord> records, const Digest& secret_hash, WallT
     return {.role = {}, .reason = "the token is not known here."};
   }
   if (now >= found->expires) {
-    return {.role = {},
-            .reason = concat("the token expired on ", to_text(found->expires), ".")};
+    return {.role = {}, .reason = concat("the token expired on ", to_text(found->expires), ".")};
   }
   if (found->uses_left == 0) {
     return {.role = {}, .reason = "the token has been used up."};

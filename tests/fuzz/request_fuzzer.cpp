@@ -26,8 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (Request::parse(request.to_pem()).to_pem() != request.to_pem()) {
       std::abort();
     }
-    const Certificate certificate = kAuthority.issue(
-        request, {.id = "fuzz"}, valid_for(std::chrono::days(1), kNow));
+    const Certificate certificate =
+        kAuthority.issue(request, {.id = "fuzz"}, valid_for(std::chrono::days(1), kNow));
     check_issued(certificate, kAuthority.certificate(), kNow);
   } catch (const std::invalid_argument&) {
   }

@@ -43,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require_round_trip(parse_token(rest));
   } catch (const std::invalid_argument& error) {
     // Whatever it was, none of it is repeated.
-    require(rest.size() < 12 || std::string_view(error.what()).find(rest) == std::string_view::npos);
+    require(rest.size() < 12 ||
+            std::string_view(error.what()).find(rest) == std::string_view::npos);
   }
   return 0;
 }

@@ -63,8 +63,7 @@ class Enrolling : public ::testing::Test {
   Token make_token(Role role, std::uint32_t uses = 1,
                    std::chrono::minutes lasting = std::chrono::minutes(10)) {
     Token token = trust::make_token(role, authority_.certificate().fingerprint());
-    records_.push_back(
-        trust::record_of(token, {.expires = wall_now() + lasting, .uses = uses}));
+    records_.push_back(trust::record_of(token, {.expires = wall_now() + lasting, .uses = uses}));
     return token;
   }
   trust::Identity enrol_at(const std::string& address, const Token& token,
@@ -225,8 +224,8 @@ TEST_F(Thieves, ThatTakeOverAfterTheFirstLookAreToldNothing) {
 TEST_F(Thieves, WithoutTlsAreToldNothing) {
   listen(::grpc::InsecureServerCredentials());
   const Token token = make_token(Role::kProvider);
-  const std::string said = text_thrown<Error>(
-      [&] { static_cast<void>(enrol_at(server_of_thief_.address(), token)); });
+  const std::string said =
+      text_thrown<Error>([&] { static_cast<void>(enrol_at(server_of_thief_.address(), token)); });
   EXPECT_TRUE(has(said, "it does not speak TLS as ours do") ||
               has(said, "it closed the connection"))
       << said;
@@ -234,9 +233,9 @@ TEST_F(Thieves, WithoutTlsAreToldNothing) {
 }
 
 TEST_F(Enrolling, AServerWhoseOwnCertificateHasExpiredIsToldNothing) {
-  const auto late = authority_.make_identity({.id = "server-1", .role = Role::kServer},
-                                             {.from = wall_now() - std::chrono::days(9),
-                                              .until = wall_now() - std::chrono::days(1)});
+  const auto late = authority_.make_identity(
+      {.id = "server-1", .role = Role::kServer},
+      {.from = wall_now() - std::chrono::days(9), .until = wall_now() - std::chrono::days(1)});
   EXPECT_THROW(EnrolmentServer(late, desk_, {}), std::invalid_argument);
   GuardedServer server("127.0.0.1:0", {}, Milliseconds(3000));
   Thief thief;
@@ -323,8 +322,7 @@ TEST_F(Forged, FormsThatAreTooLargeOrNoFormsAreRefused) {
   const Token token = make_token(Role::kProvider);
   enrol::EnrolRequest large = form(token);
   large.set_certificate_request(std::string(1 << 20, 'A'));
-  EXPECT_EQ(send(large.SerializeAsString()).error_code(),
-            ::grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(send(large.SerializeAsString()).error_code(), ::grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_FALSE(send("\xff\xff\xff\xff").ok());
   EXPECT_FALSE(send(std::string(10'000, '\n')).ok());
   EXPECT_TRUE(asked_.entries().empty());

@@ -14,7 +14,8 @@ namespace ravnest::transport {
 // Any method of any service, with any credentials, and what came of it.
 class GrpcCall {
  public:
-  GrpcCall(const std::string& address, const std::shared_ptr<::grpc::ChannelCredentials>& credentials,
+  GrpcCall(const std::string& address,
+           const std::shared_ptr<::grpc::ChannelCredentials>& credentials,
            const std::string& tls_name) {
     ::grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -80,8 +80,9 @@ TEST_F(Membership, AMemberMayNotBearAnothersName) {
   const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
   const auto sender = a.transport->open(b.peer(), "forward");
   const std::string text = refusal_of(*sender);
-  EXPECT_TRUE(has(text, "node_0 is member member-node-0 by the plan, and who connects is member "
-                        "member-node-3"))
+  EXPECT_TRUE(has(text,
+                  "node_0 is member member-node-0 by the plan, and who connects is member "
+                  "member-node-3"))
       << text;
   EXPECT_EQ(receiver->state().phase, Phase::kWaiting);
 }
@@ -242,9 +243,9 @@ TEST_F(Membership, CredentialsAreCheckedBeforeTheyAreUsed) {
   const auto now = std::chrono::system_clock::now();
   const auto late = TlsWorld::authority().make_identity(
       {.id = "a"}, {.from = now - std::chrono::days(9), .until = now - std::chrono::days(1)});
-  EXPECT_TRUE(
-      has(text_thrown<std::invalid_argument>([&] { static_cast<void>(make_tls_credentials(late)); }),
-          "expired"));
+  EXPECT_TRUE(has(
+      text_thrown<std::invalid_argument>([&] { static_cast<void>(make_tls_credentials(late)); }),
+      "expired"));
   trust::Identity mixed = TlsWorld::identity_of("node_0");
   mixed.key = trust::PrivateKey::make();
   EXPECT_THROW(static_cast<void>(make_tls_credentials(mixed)), std::invalid_argument);

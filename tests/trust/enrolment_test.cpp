@@ -41,11 +41,9 @@ class Desk : public ::testing::Test {
   std::vector<std::string> asked_;
   std::vector<TokenRecord> records_{
       record_of(token_, {.expires = kNow + std::chrono::minutes(10), .uses = 2})};
-  EnrolmentDesk desk_{authority_,
-                      [this](const Digest& hash, const std::string& name) {
-                        return admit(hash, name);
-                      },
-                      options()};
+  EnrolmentDesk desk_{
+      authority_, [this](const Digest& hash, const std::string& name) { return admit(hash, name); },
+      options()};
 };
 
 TEST_F(Desk, GivesACertificateForAToken) {

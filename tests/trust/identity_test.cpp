@@ -22,8 +22,7 @@ class IdentityFile : public ::testing::Test {
   const TestFolder folder_;
   const std::filesystem::path file_ = folder_.path() / "identity.pem";
   const Authority authority_ = Authority::make(kNow);
-  const Identity identity_ =
-      identity_of(authority_, {.id = "box-1", .role = Role::kRequester});
+  const Identity identity_ = identity_of(authority_, {.id = "box-1", .role = Role::kRequester});
 };
 
 TEST_F(IdentityFile, ComesBackWhole) {

@@ -16,10 +16,10 @@ TEST(Member, ComesBackFromItsUri) {
 }
 
 TEST(Member, OtherUrisAreNobody) {
-  for (const char* uri : {"", "ravnest:", "ravnest:provider", "ravnest:provider:", "ravnest::a",
-                          "ravnest:root:a", "ravnest:provider:A", "ravnest:provider:a.b",
-                          "ravnest:provider:-a", "http:provider:a", "Ravnest:provider:a",
-                          "ravnest:provider:a:b", "ravnest:provider:a b"}) {
+  for (const char* uri :
+       {"", "ravnest:", "ravnest:provider", "ravnest:provider:", "ravnest::a", "ravnest:root:a",
+        "ravnest:provider:A", "ravnest:provider:a.b", "ravnest:provider:-a", "http:provider:a",
+        "Ravnest:provider:a", "ravnest:provider:a:b", "ravnest:provider:a b"}) {
     EXPECT_FALSE(find_member(uri)) << uri;
   }
   EXPECT_FALSE(find_member(std::string("ravnest:provider:a\0b", 20)));
@@ -30,9 +30,18 @@ TEST(Member, OtherUrisAreNobody) {
 TEST(Member, IdsCannotPlayTricks) {
   check_member_id("3f-9");
   check_member_id(std::string(63, 'a'));
-  const std::vector<std::string> tricks{
-      "", "-a", "a-", "A", "a.b", "a,URI:x", "a\nb", "a b", "a/b", std::string(64, 'a'),
-      std::string("a\0b", 3), "\xc3\xa4"};
+  const std::vector<std::string> tricks{"",
+                                        "-a",
+                                        "a-",
+                                        "A",
+                                        "a.b",
+                                        "a,URI:x",
+                                        "a\nb",
+                                        "a b",
+                                        "a/b",
+                                        std::string(64, 'a'),
+                                        std::string("a\0b", 3),
+                                        "\xc3\xa4"};
   for (const std::string& id : tricks) {
     EXPECT_TRUE(has(refusal_of([&] { check_member_id(id); }), "member id")) << id;
   }
@@ -42,9 +51,9 @@ TEST(Member, NamesOfMachinesArePlain) {
   for (const char* name : {"box", "Box-2.local", "a_b", "7"}) {
     check_machine_name(name);
   }
-  const std::vector<std::string> odd{"",       " box", "box\n",  "\x1b[2Jbox", "a b", "../etc",
-                                     ".box",   "-box", "<b>",        "b'x", "\xe2\x80\xae",
-                                     std::string(65, 'a')};
+  const std::vector<std::string> odd{"",    " box",   "box\n",        "\x1b[2Jbox",
+                                     "a b", "../etc", ".box",         "-box",
+                                     "<b>", "b'x",    "\xe2\x80\xae", std::string(65, 'a')};
   for (const std::string& name : odd) {
     const std::string said = refusal_of([&] { check_machine_name(name); });
     EXPECT_TRUE(has(said, "expected a name")) << name;

@@ -48,10 +48,7 @@ std::optional<std::string> find_impostor(const ::grpc::Status& status, const Pee
 
 ClientStream::ClientStream(const std::shared_ptr<::grpc::Channel>& channel, Peer peer,
                            std::shared_ptr<StreamOwner> owner, std::shared_ptr<StreamSet> set)
-    : peer_(std::move(peer)),
-      set_(std::move(set)),
-      owner_(std::move(owner)),
-      stub_(channel) {}
+    : peer_(std::move(peer)), set_(std::move(set)), owner_(std::move(owner)), stub_(channel) {}
 
 void ClientStream::start() {
   stub_.PrepareBidiStreamingCall(&context_, kCarryMethod, {}, this);

@@ -59,11 +59,10 @@ class EnrolmentService final : public enrol::Enrolment::CallbackService {
   ::grpc::Status answer(std::string host, const enrol::EnrolRequest& request,
                         enrol::EnrolReply& reply) {
     try {
-      const trust::EnrolmentAnswer answer =
-          desk_->enrol({.secret = request.secret(),
-                        .name = request.name(),
-                        .request = request.certificate_request(),
-                        .host = std::move(host)});
+      const trust::EnrolmentAnswer answer = desk_->enrol({.secret = request.secret(),
+                                                          .name = request.name(),
+                                                          .request = request.certificate_request(),
+                                                          .host = std::move(host)});
       if (answer.certificate) {
         reply.set_certificate(answer.certificate->to_pem());
         reply.set_authority(desk_->authority().certificate().to_pem());

@@ -147,8 +147,7 @@ void GrpcCarrier::check(const Peer& peer) const {
   }
 }
 
-std::shared_ptr<Stream> GrpcCarrier::connect(const Peer& peer,
-                                             std::shared_ptr<StreamOwner> owner) {
+std::shared_ptr<Stream> GrpcCarrier::connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) {
   ::grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxFrameBytes);
   // A connection of its own, made now: when to try again is the session's to say.

@@ -109,8 +109,8 @@ class Connection {
     pollfd wanted{.fd = descriptor_, .events = events};
     int ready = 0;
     do {
-      const auto left = std::chrono::duration_cast<Milliseconds>(
-          deadline_ - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::duration_cast<Milliseconds>(deadline_ - std::chrono::steady_clock::now());
       ready = left.count() <= 0 ? 0 : ::poll(&wanted, 1, static_cast<int>(left.count()));
     } while (ready < 0 && errno == EINTR);
     if (ready <= 0) {

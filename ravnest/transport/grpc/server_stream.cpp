@@ -22,7 +22,10 @@ std::string member_of(const ::grpc::GenericCallbackServerContext& context) {
 
 ServerStream::ServerStream(::grpc::GenericCallbackServerContext* context,
                            std::shared_ptr<StreamSet> set)
-    : set_(std::move(set)), remote_(without_scheme(context->peer())), member_(member_of(*context)), context_(context) {}
+    : set_(std::move(set)),
+      remote_(without_scheme(context->peer())),
+      member_(member_of(*context)),
+      context_(context) {}
 
 void ServerStream::start(std::shared_ptr<StreamOwner> owner) {
   const std::lock_guard lock(mutex_);
