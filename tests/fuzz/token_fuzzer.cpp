@@ -2,6 +2,7 @@
 // byte the rest becomes a token with the right checksum, which must come back.
 
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -42,9 +43,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     require_round_trip(parse_token(rest));
   } catch (const std::invalid_argument& error) {
-    // Whatever it was, none of it is repeated.
-    require(rest.size() < 12 ||
-            std::string_view(error.what()).find(rest) == std::string_view::npos);
+    // What is said does not depend on the input but for which of six sentences it is.
+    static std::set<std::string> said;
+    said.insert(error.what());
+    require(said.size() <= 6);
   }
   return 0;
 }
