@@ -67,10 +67,14 @@ Certificate sign(CertificatePtr certificate, X509* issuer, const PrivateKey& key
   return Certificate(std::move(certificate));
 }
 
+// One for each key: nobody takes one authority for another, and one whose certificate was lost and
+// made anew is still who issued the members' certificates.
+std::string authority_name(const PrivateKey& key) {
+  return "ravnest authority " + to_hex(sha256(write_der(&::i2d_PUBKEY, key.get()))).substr(0, 16);
+}
+
 Certificate make_authority_certificate(const PrivateKey& key, WallTime now) {
-  // A name of its own, so that nobody takes one authority for another.
-  auto certificate =
-      start(key.get(), "ravnest authority " + random_hex(8), valid_for(kAuthorityDays, now));
+  auto certificate = start(key.get(), authority_name(key), valid_for(kAuthorityDays, now));
   X509* self = certificate.get();
   add_extension(self, self, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   add_extension(self, self, NID_key_usage, "critical,keyCertSign");
@@ -96,13 +100,14 @@ Authority Authority::open(const std::filesystem::path& folder, WallTime now) {
   const auto key_file = folder / "ca.key";
   const auto certificate_file = folder / "ca.crt";
   try {
-    if (!std::filesystem::exists(certificate_file)) {
-      // A key without a certificate is what a crash between the two leaves: nobody has seen it yet.
-      const Authority made = make(now);
-      write_private_file(key_file, made.key_.to_pem());
-      write_public_file(certificate_file, made.certificate_.to_pem());
+    const bool is_new = !std::filesystem::exists(certificate_file);
+    if (is_new && !std::filesystem::exists(key_file)) {
+      write_private_file(key_file, PrivateKey::make().to_pem());
     }
     PrivateKey key = PrivateKey::parse(read_private_file(key_file, kMaxFileBytes));
+    if (is_new) {
+      write_public_file(certificate_file, make_authority_certificate(key, now).to_pem());
+    }
     Certificate certificate = Certificate::parse(read_public_file(certificate_file, kMaxFileBytes));
     check_authority(key, certificate, now);
     return {std::move(key), std::move(certificate)};

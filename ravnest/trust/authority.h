@@ -18,7 +18,8 @@ class Authority {
  public:
   // In memory alone.
   static Authority make(WallTime now);
-  // The one in this folder (ca.key, ca.crt). It is made there the first time. Throws
+  // The one in this folder (ca.key, ca.crt). It is made there the first time; a key whose
+  // certificate is missing, as after a crash, gets another (and tokens another fingerprint). Throws
   // std::invalid_argument where the files do not belong together, are not the owner's alone or have
   // expired; Error(kIo) where they cannot be read or written.
   static Authority open(const std::filesystem::path& folder, WallTime now);

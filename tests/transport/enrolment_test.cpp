@@ -360,6 +360,18 @@ TEST_F(Guessing, IsStoppedBeforeTheTokensAreLookedAt) {
   EXPECT_EQ(records_[0].uses_left, 1U);
 }
 
+TEST_F(Guessing, OfOneHostDoesNotHoldUpAnother) {
+  const EnrolmentServer both(server_identity(authority_), desk_, {.listen = "[::]:0"});
+  const std::string port = both.address().substr(both.address().rfind(':'));
+  const Token guess = trust::make_token(Role::kProvider, authority_.certificate().fingerprint());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THROW(static_cast<void>(enrol_at("127.0.0.1" + port, guess)), std::invalid_argument);
+  }
+  const Token token = make_token(Role::kProvider);
+  EXPECT_THROW(static_cast<void>(enrol_at("127.0.0.1" + port, token)), Error);
+  static_cast<void>(enrol_at("[::1]" + port, token));
+}
+
 TEST_F(Enrolling, EndsConnectionsThatSayNothing) {
   const EnrolmentServer impatient(server_identity(authority_), desk_,
                                   {.handshake = Milliseconds(300)});

@@ -93,12 +93,22 @@ TEST(Authority, StaysTheSameInItsFolder) {
   check_issued(identity_of(again, kMember).certificate, made.certificate(), kNow);
 }
 
-TEST(Authority, IsMadeAnewWhereACrashLeftAKeyAlone) {
+TEST(Authority, KeepsItsKeyWhereTheCertificateIsLost) {
+  const TestFolder folder;
+  const Certificate issued = identity_of(Authority::open(folder.path(), kNow), kMember).certificate;
+  std::filesystem::remove(folder.path() / "ca.crt");
+  const Authority again = Authority::open(folder.path(), kNow);
+  check_issued(issued, again.certificate(), kNow);
+  EXPECT_EQ(Authority::open(folder.path(), kNow).certificate().fingerprint(),
+            again.certificate().fingerprint());
+}
+
+TEST(Authority, DoesNotReplaceAKeyThatItCannotRead) {
   const TestFolder folder;
   write(folder.path() / "ca.key", "cut off");
-  const Authority made = Authority::open(folder.path(), kNow);
-  EXPECT_EQ(Authority::open(folder.path(), kNow).certificate().fingerprint(),
-            made.certificate().fingerprint());
+  ::chmod((folder.path() / "ca.key").c_str(), 0600);
+  EXPECT_TRUE(has(refusal_of([&] { Authority::open(folder.path(), kNow); }), "a private key"));
+  EXPECT_EQ(std::filesystem::file_size(folder.path() / "ca.key"), 7U);
 }
 
 class AuthorityFolder : public ::testing::Test {

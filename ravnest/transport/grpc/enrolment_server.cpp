@@ -29,7 +29,11 @@ void check_server(const trust::Identity& identity, const trust::EnrolmentDesk& d
 }  // namespace
 
 struct EnrolmentServer::Impl {
-  std::unique_ptr<::grpc::Service> service;  // outlives the server
+  Impl(std::shared_ptr<trust::EnrolmentDesk> desk, const EnrolmentServerOptions& options)
+      : service(make_enrolment_service(std::move(desk))),
+        server(options.listen, options.limits, options.handshake) {}
+
+  const std::unique_ptr<::grpc::Service> service;  // outlives the server
   GuardedServer server;
 };
 
@@ -37,9 +41,7 @@ EnrolmentServer::EnrolmentServer(const trust::Identity& identity,
                                  std::shared_ptr<trust::EnrolmentDesk> desk,
                                  const EnrolmentServerOptions& options) {
   check_server(identity, *desk);
-  impl_ = std::unique_ptr<Impl>(
-      new Impl{.service = make_enrolment_service(std::move(desk)),
-               .server = GuardedServer(options.listen, options.limits, options.handshake)});
+  impl_ = std::make_unique<Impl>(std::move(desk), options);
   ::grpc::ServerBuilder builder;
   builder.RegisterService(impl_->service.get());
   builder.SetMaxReceiveMessageSize(kMaxFormBytes);

@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <enrol.grpc.pb.h>
 
-#include <array>
+#include <cstring>
 #include <utility>
+
+#include "ravnest/transport/grpc/socket_address.h"
 
 namespace ravnest::transport {
 
@@ -16,17 +18,21 @@ using ::grpc::StatusCode;
 // first eight bytes: it is as easy to have many addresses there as one.
 std::string host_of(const std::string& peer) {
   const auto scheme = peer.find(':');
-  const std::string rest = peer.substr(scheme + 1, peer.rfind(':') - scheme - 1);
+  std::string rest = peer.substr(scheme + 1, peer.rfind(':') - scheme - 1);
   if (!peer.starts_with("ipv6:")) {
     return rest;
   }
   const auto begin = rest.find_first_of("[B");
   const auto end = rest.find_last_of("]%");
-  const std::string host =
+  std::string host =
       begin == std::string::npos || end <= begin ? rest : rest.substr(begin + 1, end - begin - 1);
-  std::array<char, 16> bytes{};
-  return ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1 ? std::string(bytes.data(), 8)
-                                                                : host;
+  SocketAddress address;
+  sockaddr_in6 parsed{.sin6_family = AF_INET6};
+  if (::inet_pton(AF_INET6, host.c_str(), &parsed.sin6_addr) != 1) {
+    return host;
+  }
+  std::memcpy(&address.storage, &parsed, sizeof(parsed));
+  return address.host().substr(0, 8);  // all four bytes of an IPv4 host within IPv6
 }
 
 StatusCode code_of(trust::EnrolmentOutcome outcome) {
