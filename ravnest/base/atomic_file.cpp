@@ -31,7 +31,8 @@ void sync_folder(const std::filesystem::path& target) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
+AtomicFile::AtomicFile(std::filesystem::path target, FileAccess access)
+    : target_(std::move(target)) {
   std::error_code unknown;
   if (std::filesystem::is_symlink(target_, unknown)) {
     target_ = std::filesystem::weakly_canonical(target_, unknown);
@@ -46,9 +47,11 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
   if (fd_ < 0) {
     throw_io(target_, "write");
   }
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(fd_, 0666 & ~mask);
+  if (access == FileAccess::kUsual) {  // mkostemp makes it the owner's alone
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(fd_, 0666 & ~mask);
+  }
 }
 
 AtomicFile::~AtomicFile() {

@@ -7,12 +7,16 @@
 
 namespace ravnest {
 
+// Who may read a new file: whom the process's umask lets, or its owner alone from the first byte
+// on.
+enum class FileAccess { kUsual, kOwnerAlone };
+
 // A file that appears whole or not at all: bytes go to a temporary name beside
 // the target; commit() syncs and renames it. Without commit() nothing is left.
 // Throws Error(kIo) naming the target when the disk refuses.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path target);
+  explicit AtomicFile(std::filesystem::path target, FileAccess access = FileAccess::kUsual);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ravnest/transport/frame.h"
+#include "ravnest/transport/peer.h"
 
 namespace ravnest::transport {
 
@@ -40,6 +41,9 @@ class Stream {
   virtual void abort(const std::string& reason) = 0;
   // The other side, for people: "127.0.0.1:41234".
   virtual std::string remote() const = 0;
+  // The id in the certificate by which who opened the stream has proved who it is; empty where
+  // nobody proves anything.
+  virtual std::string member() const { return {}; }
 };
 
 // Makes connections: in process (loopback/) or over the network (grpc/). It knows frames, and
@@ -53,11 +57,13 @@ class Carrier {
 
   // Listens from here on. Throws Error(kIo) where the address cannot be had.
   virtual void start(Accept accept) = 0;
-  // Throws std::invalid_argument for an address that connect can never reach.
-  virtual void check(const std::string& address) const = 0;
-  // Returns at once; where nobody answers, on_end tells so.
-  virtual std::shared_ptr<Stream> connect(const std::string& address,
-                                          std::shared_ptr<StreamOwner> owner) = 0;
+  // Whether both sides of every stream prove who they are.
+  virtual bool proves_members() const { return false; }
+  // Throws std::invalid_argument for a peer that connect can never reach.
+  virtual void check(const Peer& peer) const = 0;
+  // Returns at once; where nobody answers, on_end tells so. Where members are proved, who answers
+  // must be `peer.member`: anybody else is told nothing, and the owner gets a refusal.
+  virtual std::shared_ptr<Stream> connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) = 0;
   // Where it listens, with the real port.
   virtual std::string address() const = 0;
   // Ends all streams and waits until nobody keeps one: owners let go of theirs at on_end, and are

@@ -208,11 +208,11 @@ class FaultyCarrier : public Carrier {
       return faulty;
     });
   }
-  void check(const std::string& address) const override { carrier_->check(address); }
-  std::shared_ptr<Stream> connect(const std::string& address,
-                                  std::shared_ptr<StreamOwner> owner) override {
+  bool proves_members() const override { return carrier_->proves_members(); }
+  void check(const Peer& peer) const override { carrier_->check(peer); }
+  std::shared_ptr<Stream> connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) override {
     const auto faulty = std::make_shared<FaultyOwner>(std::move(owner), faults_);
-    auto stream = carrier_->connect(address, faulty);
+    auto stream = carrier_->connect(peer, faulty);
     faulty->set_stream(stream);
     faults_->keep(faulty);
     return stream;

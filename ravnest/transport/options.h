@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ravnest/transport/limits.h"
+#include "ravnest/transport/peer.h"
 
 namespace ravnest::transport {
 
@@ -72,6 +73,9 @@ struct Notice {
 struct TransportOptions {
   std::string name;  // of this node
   std::string plan;  // its id; peers of another plan are refused
+  // With credentials: the members of the plan; others are refused, and so is a member that bears
+  // another's name. Without credentials it must be empty.
+  Members members;
   Limits limits;
   Window window;
   Timeouts timeouts;

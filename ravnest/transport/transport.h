@@ -9,14 +9,9 @@
 
 #include "ravnest/transport/message.h"
 #include "ravnest/transport/options.h"
+#include "ravnest/transport/peer.h"
 
 namespace ravnest::transport {
-
-// Another node, and where it listens.
-struct Peer {
-  std::string name;
-  std::string address;  // "host:port"
-};
 
 enum class Phase : std::uint8_t {
   kWaiting,  // the peer was never there yet
@@ -117,6 +112,10 @@ class Transport {
   virtual std::unique_ptr<Sender> open(const Peer& to, const std::string& channel) = 0;
   virtual std::unique_ptr<Receiver> receive(const Peer& from, const std::string& channel,
                                             Handler handler) = 0;
+  // The members of a later plan, in place of TransportOptions::members. Who may not stay is cut off
+  // at once: of it arrives at most what is being delivered already; a sender to a node that left
+  // fails. Throws std::invalid_argument without credentials, by which alone a member is known.
+  virtual void set_members(Members members) = 0;
   // Where it listens, with the real port.
   virtual std::string address() const = 0;
   // Closes all channels: flushes senders, then says goodbye everywhere. Throws the first error

@@ -90,8 +90,8 @@ class ReceivingEnd {
 class DeadEndCarrier : public Carrier {
  public:
   void start(Accept) override {}
-  void check(const std::string&) const override {}
-  std::shared_ptr<Stream> connect(const std::string&, std::shared_ptr<StreamOwner> owner) override {
+  void check(const Peer&) const override {}
+  std::shared_ptr<Stream> connect(const Peer&, std::shared_ptr<StreamOwner> owner) override {
     owner_ = std::move(owner);
     return std::make_shared<DeadEnd>();
   }

@@ -53,6 +53,7 @@ class Wiretap : public transport::Transport {
     };
     return inner_.receive(from, channel, {std::move(on_message), std::move(handler.on_end)});
   }
+  void set_members(transport::Members members) override { inner_.set_members(std::move(members)); }
   std::string address() const override { return inner_.address(); }
   void close(Milliseconds timeout) override { inner_.close(timeout); }
 

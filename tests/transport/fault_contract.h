@@ -329,7 +329,7 @@ TYPED_TEST_P(FaultContract, RefusesTheWrongNode) {
     sender->send(numbered(1), kPatience);  // or here, where the refusal was quicker
     sender->flush(kPatience);
   });
-  EXPECT_NE(text.find("this is node_2, and node_0 looks for node_1"), std::string::npos) << text;
+  EXPECT_NE(text.find(this->world_.wrong_node()), std::string::npos) << text;
 }
 
 TYPED_TEST_P(FaultContract, TheWordsOfARefusalDoNoHarm) {
@@ -338,7 +338,7 @@ TYPED_TEST_P(FaultContract, TheWordsOfARefusalDoNoHarm) {
       this->write(Refusal{.text = "\x1b[2J" + std::string(100'000, 'x')});
     }
   };
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
+  const auto carrier = this->world_.make_carrier("node_1", this->world_.anywhere("node_1"));
   carrier->start([](std::shared_ptr<Stream> stream) {
     auto refuser = std::make_shared<Refuser>();
     refuser->set_stream(std::move(stream));
@@ -382,8 +382,8 @@ TYPED_TEST_P(FaultContract, AHandlerThatThrowsEndsItsChannelAlone) {
 
 TYPED_TEST_P(FaultContract, RefusesAnotherVersionNamingBoth) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
-  const auto raw = connect_raw(*carrier, b.peer().address);
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
+  const auto raw = connect_raw(*carrier, b.reached());
   Hello hello = hello_to("node_1");
   hello.protocol = 99;
   raw->write(hello);
@@ -400,18 +400,18 @@ TYPED_TEST_P(FaultContract, RefusesASecondProcessOfTheSameName) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
-  const auto first = connect_raw(*carrier, b.peer().address);
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
+  const auto first = connect_raw(*carrier, b.reached());
   first->write(hello_to("node_1"));
   EXPECT_TRUE(first->template wait_for<Welcome>());
-  const auto second = connect_raw(*carrier, b.peer().address);
+  const auto second = connect_raw(*carrier, b.reached());
   Hello other = hello_to("node_1");
   other.instance = 78;
   second->write(other);
   EXPECT_TRUE(second->template wait_for<Refusal>());
   EXPECT_TRUE(second->template last<Refusal>().try_again);
   // The same process, connecting again, replaces its old connection.
-  const auto again = connect_raw(*carrier, b.peer().address);
+  const auto again = connect_raw(*carrier, b.reached());
   again->write(hello_to("node_1"));
   EXPECT_TRUE(again->template wait_for<Welcome>());
   EXPECT_TRUE(first->wait_for_end());
@@ -422,9 +422,9 @@ TYPED_TEST_P(FaultContract, TurnsAwayWhoDoesNotSayHello) {
   TransportOptions options = this->quick();
   options.timeouts.handshake = Milliseconds(100);
   TestNode b(this->world_, "node_1", options);
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
-  const auto mute = connect_raw(*carrier, b.peer().address);
-  const auto rude = connect_raw(*carrier, b.peer().address);
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
+  const auto mute = connect_raw(*carrier, b.reached());
+  const auto rude = connect_raw(*carrier, b.reached());
   rude->write(Begin{.sequence = 1});
   EXPECT_TRUE(rude->wait_for_end());
   EXPECT_TRUE(mute->wait_for_end());
@@ -453,8 +453,8 @@ TYPED_TEST_P(FaultContract, RefusesWhatNoSenderOfOursWouldSend) {
     TestNode b(this->world_, "node_1", this->quick());
     Inbox inbox;
     const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-    const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
-    const auto raw = connect_raw(*carrier, b.peer().address);
+    const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
+    const auto raw = connect_raw(*carrier, b.reached());
     raw->write(hello_to("node_1"));
     EXPECT_TRUE(raw->template wait_for<Welcome>());
     raw->write(heads[i]);
@@ -469,12 +469,12 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
   TestNode b(this->world_, "node_1", this->quick());
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
   const std::vector<FrameHead> heads{hello_to("node_1"), Welcome{}, Ack{.taken = 1},
                                      Piece{.sequence = 1}, Begin{.sequence = 5, .kind = 1}};
   for (const FrameHead& head : heads) {
     SCOPED_TRACE(name_of(head));
-    const auto raw = connect_raw(*carrier, b.peer().address);
+    const auto raw = connect_raw(*carrier, b.reached());
     raw->write(hello_to("node_1"));
     EXPECT_TRUE(raw->template wait_for<Welcome>());
     raw->write(head);
@@ -488,12 +488,12 @@ TYPED_TEST_P(FaultContract, AFrameOutOfPlaceEndsTheConnectionAlone) {
 
 TYPED_TEST_P(FaultContract, ClaimsTakeNoMemory) {
   TestNode b(this->world_, "node_1", this->quick());
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
   const Bytes first = pattern(1000);
   const auto claim = [&](std::uint64_t nbytes) {
     Inbox inbox;
     const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-    const auto raw = connect_raw(*carrier, b.peer().address);
+    const auto raw = connect_raw(*carrier, b.reached());
     raw->write(hello_to("node_1"));
     EXPECT_TRUE(raw->template wait_for<Welcome>());
     const auto size = static_cast<std::int64_t>(nbytes);
@@ -524,8 +524,8 @@ TYPED_TEST_P(FaultContract, RefusesASenderThatIgnoresTheWindow) {
   TestNode b(this->world_, "node_1", options);
   Inbox inbox;
   const auto receiver = b.transport->receive({"raw", ""}, "forward", inbox.handler());
-  const auto carrier = this->world_.make_carrier(this->world_.anywhere("raw"));
-  const auto raw = connect_raw(*carrier, b.peer().address);
+  const auto carrier = this->world_.make_carrier("raw", this->world_.anywhere("raw"));
+  const auto raw = connect_raw(*carrier, b.reached());
   raw->write(hello_to("node_1"));
   EXPECT_TRUE(raw->template wait_for<Welcome>());
   EXPECT_EQ(raw->template last<Welcome>().window_messages, 2U);

@@ -73,9 +73,9 @@ class RawStream : public StreamOwner {
 };
 
 // A raw stream to a node. The carrier must outlive it, and be stopped before the test ends.
-inline std::shared_ptr<RawStream> connect_raw(Carrier& carrier, const std::string& address) {
+inline std::shared_ptr<RawStream> connect_raw(Carrier& carrier, const Peer& peer) {
   auto raw = std::make_shared<RawStream>();
-  raw->set_stream(carrier.connect(address, raw));
+  raw->set_stream(carrier.connect(peer, raw));
   return raw;
 }
 

@@ -21,6 +21,8 @@ const char* __tsan_default_suppressions() {
          "race:grpc::internal::CallOpSendMessage::SendMessagePtr\n"
          "race:grpc::internal::CallbackWithSuccessTag::Set\n"
          "race:grpc::internal::ClientCallbackReaderWriterImpl*MaybeFinish\n"
+         "race:grpc::internal::CallbackUnaryHandler*CallOnDone\n"
+         "race:grpc::internal::ServerCallbackCall::MaybeDone\n"
          "race:grpc::Status::operator=\n"
          "race:PreBindBacklog\n";
 }

@@ -28,15 +28,19 @@ namespace ravnest::transport {
 inline constexpr Milliseconds kPatience{30'000};
 
 // The kinds of network that the contract holds for. `reserve` gives an address that stays free, so
-// that a node may be looked for before it has started.
+// that a node may be looked for before it has started. Where nodes prove who they are, each has a
+// member id.
 struct LoopbackWorld {
   std::shared_ptr<LoopbackNetwork> network = make_loopback_network();
 
   static std::string anywhere(const std::string& name) { return "loopback:" + name; }
   static std::string reserve(const std::string& name) { return "loopback:" + name; }
-  std::unique_ptr<Carrier> make_carrier(const std::string& address) {
+  std::unique_ptr<Carrier> make_carrier(const std::string&, const std::string& address) {
     return make_loopback_carrier(network, address);
   }
+  static Members members() { return {}; }
+  static std::string member_of(const std::string&) { return {}; }
+  static std::string wrong_node() { return "this is node_2, and node_0 looks for node_1"; }
 };
 
 // A port that nobody else is given meanwhile: bound, and not listened on.
@@ -71,9 +75,12 @@ struct GrpcWorld {
 
   static std::string anywhere(const std::string&) { return "127.0.0.1:0"; }
   std::string reserve(const std::string&) { return reserved.emplace_back().address(); }
-  std::unique_ptr<Carrier> make_carrier(const std::string& address) const {
+  std::unique_ptr<Carrier> make_carrier(const std::string&, const std::string& address) const {
     return make_grpc_carrier({.listen = address}, handshake);
   }
+  static Members members() { return {}; }
+  static std::string member_of(const std::string&) { return {}; }
+  static std::string wrong_node() { return "this is node_2, and node_0 looks for node_1"; }
 };
 
 // Remembers what it is told, and lets a test wait for it.
@@ -116,13 +123,14 @@ class TestNode {
   template <typename World>
   TestNode(World& world, const std::string& name, const std::string& address,
            TransportOptions options = {})
-      : name_(name) {
+      : name_(name), member_(world.member_of(name)) {
     options.name = name;
     options.plan = options.plan.empty() ? "plan" : options.plan;
     options.seed = 1;
+    options.members = world.members();
     options.on_notice = [this](const Notice& notice) { notices.add(notice); };
     transport = std::make_unique<SessionTransport>(
-        options, make_faulty_carrier(world.make_carrier(address), faults));
+        options, make_faulty_carrier(world.make_carrier(name, address), faults));
     address_ = transport->address();
   }
 
@@ -131,6 +139,8 @@ class TestNode {
       : TestNode(world, name, world.anywhere(name), std::move(options)) {}
 
   Peer peer() const { return {.name = name_, .address = address_}; }
+  // For who knows no members.
+  Peer reached() const { return {.name = name_, .address = address_, .member = member_}; }
 
   bool wait_for(NoticeKind kind, const std::string& peer, Milliseconds patience = kPatience) {
     return notices.wait_for(
@@ -146,6 +156,7 @@ class TestNode {
 
  private:
   std::string name_;
+  std::string member_;
   std::string address_;
 };
 

@@ -1,5 +1,6 @@
 #include "ravnest/transport/grpc/client_stream.h"
 
+#include <optional>
 #include <utility>
 
 #include "ravnest/transport/grpc/byte_buffers.h"
@@ -21,14 +22,33 @@ std::string text_of(const ::grpc::Status& status) {
   }
 }
 
+bool has(const ::grpc::Status& status, const char* words) {
+  return status.error_message().find(words) != std::string::npos;
+}
+
+// What the handshake found out about who answers, in words of ours; nothing where it is another
+// matter. gRPC tells it in its status alone.
+std::optional<std::string> find_impostor(const ::grpc::Status& status, const Peer& peer) {
+  if (peer.member.empty() || status.error_code() != ::grpc::StatusCode::UNAVAILABLE) {
+    return std::nullopt;
+  }
+  if (has(status, "is not in peer certificate")) {
+    return "who answers there is not member " + peer.member;
+  }
+  if (has(status, "certificate verify failed") || has(status, "CERTIFICATE_VERIFY_FAILED")) {
+    return "its certificate is not of our authority, or is not valid now";
+  }
+  if (has(status, "wrong version number") || has(status, "WRONG_VERSION_NUMBER")) {
+    return "who answers there does not speak TLS";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-ClientStream::ClientStream(const std::shared_ptr<::grpc::Channel>& channel, std::string address,
+ClientStream::ClientStream(const std::shared_ptr<::grpc::Channel>& channel, Peer peer,
                            std::shared_ptr<StreamOwner> owner, std::shared_ptr<StreamSet> set)
-    : address_(std::move(address)),
-      set_(std::move(set)),
-      owner_(std::move(owner)),
-      stub_(channel) {}
+    : peer_(std::move(peer)), set_(std::move(set)), owner_(std::move(owner)), stub_(channel) {}
 
 void ClientStream::start() {
   stub_.PrepareBidiStreamingCall(&context_, kCarryMethod, {}, this);
@@ -117,14 +137,28 @@ void ClientStream::abort(const std::string& reason) {
   context_.TryCancel();
 }
 
+// In the other side's place, which cannot be believed: whoever waits then gives up as soon as after
+// any refusal.
+void ClientStream::refuse(StreamOwner& owner, std::string text) {
+  try {
+    owner.on_frame({.head = Refusal{.text = std::move(text)}, .payload = {}});
+  } catch (const std::exception& error) {
+    abort(error.what());
+  }
+}
+
 void ClientStream::OnDone(const ::grpc::Status& status) {
   baton_.take();
+  const auto owner = std::exchange(owner_, nullptr);
+  if (auto impostor = find_impostor(status, peer_)) {
+    refuse(*owner, std::move(*impostor));
+  }
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
     reason = reason_.empty() ? text_of(status) : reason_;
   }
-  std::exchange(owner_, nullptr)->on_end(reason);
+  owner->on_end(reason);
   set_->release(shared_from_this());
 }
 

@@ -23,14 +23,14 @@ class ClientStream final : public Stream,
                            public ::grpc::ClientBidiReactor<::grpc::ByteBuffer, ::grpc::ByteBuffer>,
                            public std::enable_shared_from_this<ClientStream> {
  public:
-  ClientStream(const std::shared_ptr<::grpc::Channel>& channel, std::string address,
+  ClientStream(const std::shared_ptr<::grpc::Channel>& channel, Peer peer,
                std::shared_ptr<StreamOwner> owner, std::shared_ptr<StreamSet> set);
 
   void start();
 
   void wake() override;
   void abort(const std::string& reason) override;
-  std::string remote() const override { return address_; }
+  std::string remote() const override { return peer_.address; }
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -41,8 +41,9 @@ class ClientStream final : public Stream,
   // once it is over.
   bool hold();
   void pump();
+  void refuse(StreamOwner& owner, std::string text);
 
-  const std::string address_;
+  const Peer peer_;
   const std::shared_ptr<StreamSet> set_;
   std::shared_ptr<StreamOwner> owner_;  // until OnDone
   ::grpc::GenericStub stub_;

@@ -3,8 +3,6 @@
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,8 +13,10 @@
 #include "ravnest/transport/grpc/client_stream.h"
 #include "ravnest/transport/grpc/credentials.h"
 #include "ravnest/transport/grpc/frame_format.h"
+#include "ravnest/transport/grpc/guarded_server.h"
 #include "ravnest/transport/grpc/server_stream.h"
 #include "ravnest/transport/session/session_transport.h"
+#include "ravnest/trust/member.h"
 
 namespace ravnest::transport {
 
@@ -91,16 +91,17 @@ class GrpcCarrier : public Carrier {
         handshake_(handshake),
         is_this_machine_only_(!options.credentials && !options.is_network_trusted),
         credentials_(options.credentials ? options.credentials : no_credentials()),
-        accept_loop_(options.listen, with_reach(options.limits)) {}
+        server_(std::make_unique<GuardedServer>(options.listen, with_reach(options.limits),
+                                                handshake)) {}
   ~GrpcCarrier() override { GrpcCarrier::stop(); }
   GrpcCarrier(const GrpcCarrier&) = delete;
   GrpcCarrier& operator=(const GrpcCarrier&) = delete;
 
   void start(Accept accept) override;
-  void check(const std::string& address) const override;
-  std::shared_ptr<Stream> connect(const std::string& address,
-                                  std::shared_ptr<StreamOwner> owner) override;
-  std::string address() const override { return accept_loop_.address(); }
+  bool proves_members() const override { return options_.credentials != nullptr; }
+  void check(const Peer& peer) const override;
+  std::shared_ptr<Stream> connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) override;
+  std::string address() const override { return address_; }
   void stop() override;
 
  private:
@@ -114,10 +115,9 @@ class GrpcCarrier : public Carrier {
   const bool is_this_machine_only_;
   const std::shared_ptr<const GrpcCredentials> credentials_;
   const std::shared_ptr<StreamSet> streams_ = std::make_shared<StreamSet>();
-  AcceptLoop accept_loop_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<::grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<::grpc::Server> server_;
+  std::unique_ptr<GuardedServer> server_;  // until stop
+  const std::string address_ = server_->address();
 };
 
 void GrpcCarrier::start(Accept accept) {
@@ -126,43 +126,28 @@ void GrpcCarrier::start(Accept accept) {
   builder.RegisterCallbackGenericService(service_.get());
   builder.SetMaxReceiveMessageSize(kMaxFrameBytes);
   builder.SetResourceQuota(::grpc::ResourceQuota("ravnest").Resize(kQuotaBytes));
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             static_cast<int>(handshake_.count()));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(handshake_.count()));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  // A frame that says it is compressed is not believed: it might be a bomb.
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      ::grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      credentials_->server);
-  server_ = builder.BuildAndStart();
-  if (!server_) {
-    throw Error(ErrorKind::kIo, "[transport] gRPC could not start a server.");
-  }
-  accept_loop_.start([this](int descriptor) {
-    ::grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.fd = descriptor;
-    acceptor_->HandleNewConnection(&parameters);
-  });
+  server_->start(builder, credentials_->server);
 }
 
-void GrpcCarrier::check(const std::string& address) const {
-  const HostPort parts = split_address(address);
+void GrpcCarrier::check(const Peer& peer) const {
+  const HostPort parts = split_address(peer.address);
+  if (proves_members() && peer.member.empty()) {
+    throw_invalid("[transport] expected a peer that is in the plan, got ", peer.name,
+                  "; with credentials only its members are spoken with.");
+  }
   if (!is_this_machine_only_) {
     return;
   }
   const auto found = resolve(parts);
   if (!std::ranges::all_of(found, [](const auto& at) { return is_this_machine(at.host()); })) {
-    throw_invalid("[transport] expected a peer on this machine, got ", address,
+    throw_invalid("[transport] expected a peer on this machine, got ", peer.address,
                   "; without credentials nothing leaves it, unless the network is trusted.");
   }
 }
 
-std::shared_ptr<Stream> GrpcCarrier::connect(const std::string& address,
-                                             std::shared_ptr<StreamOwner> owner) {
+std::shared_ptr<Stream> GrpcCarrier::connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) {
   ::grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxFrameBytes);
   // A connection of its own, made now: when to try again is the session's to say.
@@ -173,8 +158,12 @@ std::shared_ptr<Stream> GrpcCarrier::connect(const std::string& address,
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  if (proves_members()) {
+    // The name that the certificate of who answers must bear, whatever the address is.
+    arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, trust::tls_name_of(peer.member));
+  }
   auto stream = streams_->make<ClientStream>(
-      ::grpc::CreateCustomChannel("dns:///" + address, credentials_->client, arguments), address,
+      ::grpc::CreateCustomChannel("dns:///" + peer.address, credentials_->client, arguments), peer,
       std::move(owner), streams_);
   RAVNEST_CHECK(stream != nullptr);  // nobody connects after stop
   stream->start();
@@ -182,14 +171,15 @@ std::shared_ptr<Stream> GrpcCarrier::connect(const std::string& address,
 }
 
 void GrpcCarrier::stop() {
-  accept_loop_.stop();
+  if (server_) {
+    server_->stop_accepting();
+  }
   streams_->abort_all("the transport is gone");
   if (server_) {
-    server_->Shutdown(std::chrono::system_clock::now());
+    server_->shut_down();
   }
   streams_->wait_until_empty();
   server_.reset();
-  acceptor_.reset();
 }
 
 }  // namespace

@@ -15,9 +15,11 @@ struct GrpcOptions {
   // "host:port"; port 0 takes a free one.
   std::string listen = "127.0.0.1:0";
   AcceptLimits limits;
-  // Without credentials nothing is encrypted and nobody proves who they are. Such a carrier
-  // connects to this machine alone, and accepts from this machine alone, whatever address it
-  // listens at, unless this says that the network is trusted.
+  // From make_tls_credentials (tls_credentials.h): both sides of every connection prove which
+  // member they are, and TransportOptions::members says who may be here. Without credentials
+  // nothing is encrypted and nobody proves who they are. Such a carrier connects to this machine
+  // alone, and accepts from this machine alone, whatever address it listens at, unless this says
+  // that the network is trusted.
   std::shared_ptr<const GrpcCredentials> credentials;
   bool is_network_trusted = false;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ravnest/transport/grpc/byte_buffers.h"
+#include "ravnest/transport/grpc/credentials.h"
 
 namespace ravnest::transport {
 
@@ -11,11 +12,20 @@ namespace {
 // "ipv4:127.0.0.1:41234" → "127.0.0.1:41234"
 std::string without_scheme(const std::string& peer) { return peer.substr(peer.find(':') + 1); }
 
+std::string member_of(const ::grpc::GenericCallbackServerContext& context) {
+  const auto authority = context.auth_context();
+  const auto member = authority ? find_member(*authority) : std::nullopt;
+  return member ? member->id : std::string();
+}
+
 }  // namespace
 
 ServerStream::ServerStream(::grpc::GenericCallbackServerContext* context,
                            std::shared_ptr<StreamSet> set)
-    : set_(std::move(set)), remote_(without_scheme(context->peer())), context_(context) {}
+    : set_(std::move(set)),
+      remote_(without_scheme(context->peer())),
+      member_(member_of(*context)),
+      context_(context) {}
 
 void ServerStream::start(std::shared_ptr<StreamOwner> owner) {
   const std::lock_guard lock(mutex_);

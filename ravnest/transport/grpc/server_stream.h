@@ -26,6 +26,7 @@ class ServerStream final : public Stream,
   void wake() override;
   void abort(const std::string& reason) override;
   std::string remote() const override { return remote_; }
+  std::string member() const override { return member_; }
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -38,6 +39,7 @@ class ServerStream final : public Stream,
 
   const std::shared_ptr<StreamSet> set_;
   const std::string remote_;
+  const std::string member_;
   ::grpc::ByteBuffer in_;
   ::grpc::ByteBuffer out_;
   PumpGate gate_;

@@ -183,14 +183,13 @@ class LoopbackCarrier : public Carrier {
     is_listening_ = true;
   }
 
-  void check(const std::string&) const override {}
+  void check(const Peer&) const override {}
 
-  std::shared_ptr<Stream> connect(const std::string& address,
-                                  std::shared_ptr<StreamOwner> owner) override {
-    const auto here = std::make_shared<LoopbackStream>(node_, address);
+  std::shared_ptr<Stream> connect(const Peer& peer, std::shared_ptr<StreamOwner> owner) override {
+    const auto here = std::make_shared<LoopbackStream>(node_, peer.address);
     here->set_owner(owner);
     node_->add(here);
-    const auto node = network_->find(address);
+    const auto node = network_->find(peer.address);
     const auto there = node ? std::make_shared<LoopbackStream>(node, node_->address) : nullptr;
     if (there) {
       here->set_peer(there);

@@ -26,9 +26,10 @@ TransportOptions with_seed(TransportOptions options) {
 
 }  // namespace
 
-SessionContext::SessionContext(TransportOptions given)
+SessionContext::SessionContext(TransportOptions given, bool is_proof_needed)
     : options(with_seed(std::move(given))),
       instance(draw()),
+      members(is_proof_needed, options.members),
       budget(std::make_shared<Budget>(options.limits.held_bytes)),
       loop(options.now) {}
 

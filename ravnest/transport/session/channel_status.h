@@ -7,13 +7,15 @@
 #include "ravnest/transport/options.h"
 #include "ravnest/transport/session/budget.h"
 #include "ravnest/transport/session/loop.h"
+#include "ravnest/transport/session/member_table.h"
 #include "ravnest/transport/transport.h"
 
 namespace ravnest::transport {
 
 // What all sessions of a transport share; alive as long as one of them is.
 struct SessionContext {
-  explicit SessionContext(TransportOptions given);
+  // `is_proof_needed`: the carrier proves members.
+  explicit SessionContext(TransportOptions given, bool is_proof_needed = false);
 
   TimePoint now() const { return options.now(); }
   bool is_alive() const { return !options.is_alive || options.is_alive(); }
@@ -21,6 +23,7 @@ struct SessionContext {
 
   const TransportOptions options;
   const std::uint64_t instance;
+  MemberTable members;
   const std::shared_ptr<Budget> budget;
   Loop loop;
 };

@@ -76,19 +76,24 @@ void Incoming::on_hello(const Hello& hello) {
     refuse(hello, std::move(*mismatch));
     return;
   }
-  const auto session = find_(hello.from, hello.channel);
-  if (!session) {
-    refuse(hello, {.text = concat(context_->options.name, " does not expect ", hello.from,
-                                  " on channel ", hello.channel, " yet"),
-                   .try_again = true});
-    return;
-  }
   std::shared_ptr<Stream> stream;
   {
     const std::lock_guard lock(mutex_);
     stream = stream_;
   }
   if (!stream) {
+    return;
+  }
+  const auto session = find_(hello.from, hello.channel);
+  if (!session) {
+    const Peer peer{.name = hello.from, .address = {}};
+    if (auto stranger = context_->members.find_stranger(peer, stream->member())) {
+      refuse(hello, {.text = std::move(*stranger)});
+      return;
+    }
+    refuse(hello, {.text = concat(context_->options.name, " does not expect ", hello.from,
+                                  " on channel ", hello.channel, " yet"),
+                   .try_again = true});
     return;
   }
   std::uint64_t connection = 0;

@@ -14,7 +14,11 @@ ReceiverSession::ReceiverSession(std::shared_ptr<SessionContext> context, const 
       assembler_(context_->options.limits, context_->budget),
       status_(context_, peer, channel) {}
 
-std::optional<Refusal> ReceiverSession::find_objection(const Hello& hello) const {
+std::optional<Refusal> ReceiverSession::find_objection(const Stream& stream,
+                                                       const Hello& hello) const {
+  if (const auto stranger = context_->members.find_stranger(peer(), stream.member())) {
+    return Refusal{.text = *stranger};
+  }
   if (status_.phase() == Phase::kFailed) {
     return Refusal{.text = words_of(text_of(status_.error()))};
   }
@@ -34,7 +38,7 @@ std::optional<Refusal> ReceiverSession::attach(const std::shared_ptr<Stream>& st
   {
     const std::lock_guard delivering(delivering_);
     const std::lock_guard lock(mutex_);
-    if (auto objection = find_objection(hello)) {
+    if (auto objection = find_objection(*stream, hello)) {
       return objection;
     }
     if (connection_) {
@@ -60,6 +64,24 @@ std::optional<Refusal> ReceiverSession::attach(const std::shared_ptr<Stream>& st
     replaced->abort("the sender connected again");
   }
   return std::nullopt;
+}
+
+void ReceiverSession::recheck() {
+  std::uint64_t connection = 0;
+  std::optional<std::string> stranger;
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_) {
+      connection = generation_;
+      stranger = context_->members.find_stranger(peer(), connection_->stream->member());
+    }
+  }
+  if (!stranger) {
+    return;
+  }
+  if (const auto stream = drop(connection, *stranger)) {
+    stream->abort(*stranger);
+  }
 }
 
 bool ReceiverSession::is_current(std::uint64_t connection) const {

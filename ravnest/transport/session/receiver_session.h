@@ -31,6 +31,10 @@ class ReceiverSession : public Ticking, public std::enable_shared_from_this<Rece
   void on_frame(std::uint64_t connection, const InFrame& frame);
   void on_end(std::uint64_t connection, const std::string& reason);
 
+  // The members are others now: cuts off who may not stay.
+  void recheck();
+  const Peer& peer() const { return status_.peer(); }
+
   void close(Milliseconds timeout);
   // Ends without a goodbye; the handler is not called again.
   void break_off(const std::string& reason);
@@ -54,7 +58,7 @@ class ReceiverSession : public Ticking, public std::enable_shared_from_this<Rece
     bool is_released = false;
   };
 
-  std::optional<Refusal> find_objection(const Hello& hello) const;
+  std::optional<Refusal> find_objection(const Stream& stream, const Hello& hello) const;
   void on_begin(const Begin& begin, Payload payload);
   void on_piece(const Piece& piece, Payload payload);
   void on_heartbeat(const Heartbeat& heartbeat);

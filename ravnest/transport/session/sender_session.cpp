@@ -128,6 +128,26 @@ void SenderSession::break_off(const std::string& reason) {
   todo.run();
 }
 
+void SenderSession::recheck() {
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.is_over() || !context_->members.is_proof_needed()) {
+      return;
+    }
+    const std::string expected = context_->members.expected(status_.peer());
+    if (expected.empty()) {
+      fail(std::make_exception_ptr(
+               Error(ErrorKind::kPeerLost,
+                     concat("[transport] ", status_.peer_text(), " is not in the plan any more."))),
+           todo);
+    } else if (connection_ && connection_->member != expected) {
+      drop("another member is to bear its name", todo);
+    }
+  }
+  todo.run();
+}
+
 ChannelState SenderSession::state() const {
   const std::lock_guard lock(mutex_);
   ChannelState state = status_.state(context_->now());
@@ -159,6 +179,7 @@ TimePoint SenderSession::tick(TimePoint now) {
         ++generation_;
         connection_.emplace(
             Connection{.stream = nullptr,
+                       .member = context_->members.expected(status_.peer()),
                        .pulse = Pulse(context_->options.timeouts, now),
                        .answer_by = after(now, context_->options.timeouts.handshake)});
       }
@@ -196,15 +217,19 @@ TimePoint SenderSession::tick_connection(TimePoint now, bool is_alive, Todo& tod
 
 void SenderSession::connect() {
   std::uint64_t connection = 0;
-  std::string address;
+  Peer peer;
   {
     const std::lock_guard lock(mutex_);
+    if (!connection_) {
+      return;  // given up since
+    }
     connection = generation_;
-    address = status_.peer().address;
+    peer = status_.peer();
+    peer.member = connection_->member;
   }
   std::shared_ptr<Stream> stream;
   try {
-    stream = carrier_.connect(address, std::make_shared<Owner>(shared_from_this(), connection));
+    stream = carrier_.connect(peer, std::make_shared<Owner>(shared_from_this(), connection));
   } catch (const std::exception& error) {
     on_end(connection, error.what());
     return;

@@ -26,6 +26,9 @@ class SenderSession : public Ticking, public std::enable_shared_from_this<Sender
 
   void send(const Message& message, Milliseconds timeout);
   void flush(Milliseconds timeout);
+  // The members are others now: fails where the peer is none any more, connects again where
+  // another member bears its name.
+  void recheck();
   void close(Milliseconds timeout);
   // Ends without a goodbye.
   void break_off(const std::string& reason);
@@ -39,6 +42,7 @@ class SenderSession : public Ticking, public std::enable_shared_from_this<Sender
 
   struct Connection {
     std::shared_ptr<Stream> stream;  // empty while the carrier is still making it
+    std::string member;              // whom it was made to
     Pulse pulse;
     TimePoint answer_by;
     bool is_welcome = false;

@@ -51,6 +51,13 @@ void check_name(const std::string& name, const char* what) {
   }
 }
 
+void check_proof(const Carrier& carrier) {
+  if (!carrier.proves_members()) {
+    throw_invalid("[transport] expected credentials where members are named, got none; without ",
+                  "them nobody can prove to be one.");
+  }
+}
+
 template <typename Session>
 std::vector<std::shared_ptr<Session>> alive(const auto& sessions) {
   std::vector<std::shared_ptr<Session>> found;
@@ -76,10 +83,14 @@ void claim(auto& sessions, const auto& key, const std::shared_ptr<Session>& sess
 }  // namespace
 
 SessionTransport::SessionTransport(TransportOptions options, std::unique_ptr<Carrier> carrier)
-    : context_(std::make_shared<SessionContext>(std::move(options))), carrier_(std::move(carrier)) {
+    : context_(std::make_shared<SessionContext>(std::move(options), carrier->proves_members())),
+      carrier_(std::move(carrier)) {
   check_name(context_->options.name, "the name of a node");
   if (!context_->options.plan.empty()) {
     check_name(context_->options.plan, "the id of a plan");
+  }
+  if (!context_->options.members.empty()) {
+    check_proof(*carrier_);
   }
   carrier_->start([this](std::shared_ptr<Stream> stream) {
     auto incoming = std::make_shared<Incoming>(
@@ -113,7 +124,9 @@ SessionTransport::~SessionTransport() {
 std::unique_ptr<Sender> SessionTransport::open(const Peer& to, const std::string& channel) {
   check_name(to.name, "the name of a peer");
   check_name(channel, "the name of a channel");
-  carrier_->check(to.address);
+  Peer reached = to;
+  reached.member = context_->members.expected(to);
+  carrier_->check(reached);
   auto session = std::make_shared<SenderSession>(context_, *carrier_, to, channel);
   {
     const std::lock_guard lock(mutex_);
@@ -141,6 +154,24 @@ std::shared_ptr<ReceiverSession> SessionTransport::find_receiver(const std::stri
   const std::lock_guard lock(mutex_);
   const auto found = receivers_.find(Key(from, channel));
   return found == receivers_.end() ? nullptr : found->second.lock();
+}
+
+void SessionTransport::set_members(Members members) {
+  check_proof(*carrier_);
+  context_->members.set(std::move(members));
+  std::vector<std::shared_ptr<SenderSession>> senders;
+  std::vector<std::shared_ptr<ReceiverSession>> receivers;
+  {
+    const std::lock_guard lock(mutex_);
+    senders = alive<SenderSession>(senders_);
+    receivers = alive<ReceiverSession>(receivers_);
+  }
+  for (const auto& session : senders) {
+    session->recheck();
+  }
+  for (const auto& session : receivers) {
+    session->recheck();
+  }
 }
 
 std::string SessionTransport::address() const { return carrier_->address(); }

@@ -30,6 +30,7 @@ class SessionTransport : public Transport {
   std::unique_ptr<Sender> open(const Peer& to, const std::string& channel) override;
   std::unique_ptr<Receiver> receive(const Peer& from, const std::string& channel,
                                     Handler handler) override;
+  void set_members(Members members) override;
   std::string address() const override;
   void close(Milliseconds timeout) override;
 

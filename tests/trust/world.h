@@ -1,0 +1,54 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "ravnest/trust/authority.h"
+
+namespace ravnest::trust {
+
+inline const WallTime kNow =
+    std::chrono::sys_days(std::chrono::year(2026) / 11 / 16) + std::chrono::hours(12);
+
+// A folder that goes with the test.
+class TestFolder {
+ public:
+  TestFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "ravnest-trust-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    path_ = name;
+  }
+  ~TestFolder() { std::filesystem::remove_all(path_); }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What a call says when it refuses its input; empty where it does not.
+inline std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+inline Identity identity_of(const Authority& authority, const Member& member) {
+  return authority.make_identity(member, valid_for(kMemberDays, kNow));
+}
+
+}  // namespace ravnest::trust
