@@ -9,6 +9,7 @@ packages=(
   nlohmann-json3-dev libdeflate-dev libcli11-dev libgtest-dev
   libcairo2-dev fonts-dejavu-core
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libzstd-dev
+  libsqlite3-dev libssl-dev
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19
 )
 
