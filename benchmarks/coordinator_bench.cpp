@@ -16,6 +16,7 @@
 #include "ravnest/coordinator/view.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/graph/text/text.h"
+#include "ravnest/planner/plan.h"
 
 namespace {
 
@@ -32,6 +33,7 @@ double seconds_of(const auto& work) {
 
 void print(const char* what, double value, const char* unit) {
   std::printf("%-64s %10.3f %s\n", what, value, unit);
+  std::fflush(stdout);
 }
 
 // 200 layers of slightly different width.
@@ -117,19 +119,33 @@ void run(const std::filesystem::path& folder) {
   for (const MemberId& id : ids) {
     ask.pool.push_back({id, coordinator.state().live.providers.at(id).measured});
   }
-  for (const std::int64_t clusters : {0, 100, 1}) {
-    ask.options.clusters = clusters;
-    std::fflush(stdout);
-    const double planning = seconds_of([&] {
-      const PlanAnswer answer =
-          plan_job(ask, coordinator.artifacts(), {.scratch = folder / "scratch"});
-      if (const auto* made = std::get_if<PlanMade>(&answer)) {
-        std::printf("%zu clusters: ", made->plan.shapes.size());
-      } else {
-        throw_invalid(std::get<PlanFailed>(answer).reason);
+  std::vector<planner::Machine> pool;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Measurements& measured = ask.pool[i].measured;
+    pool.push_back({.id = static_cast<std::int64_t>(i),
+                    .ram_gb = measured.ram_gb,
+                    .mbps = measured.mbps,
+                    .gflops = measured.gflops});
+  }
+  const graph::Program program = graph::read_pt2(file);
+  const auto plan = [&](const char* what, const planner::PlanOptions& options) {
+    print(what, seconds_of([&] { static_cast<void>(planner::make_plan(program, pool, options)); }),
+          "s");
+  };
+  plan("plan over 1,000 providers, 200 operators", {});
+  plan("the same, in 100 clusters", {.clusters = std::size_t{100}});
+  plan("the same, in one cluster", {.clusters = std::size_t{1}});
+  for (const std::filesystem::path& scratch : {std::filesystem::path("/dev/shm"), folder}) {
+    const double seconds = seconds_of([&] {
+      const PlanAnswer answer = plan_job(ask, coordinator.artifacts(),
+                                         {.scratch = scratch / concat("ravnest_", ::getpid())});
+      if (const auto* failed = std::get_if<PlanFailed>(&answer)) {
+        throw_invalid(failed->reason);
       }
     });
-    print("plan over 1,000 providers, 200 operators, files put", planning, "s");
+    print(scratch == folder ? "with all files put, scratch on disk"
+                            : "with all files put, scratch in memory",
+          seconds, "s");
   }
 }
 

@@ -83,6 +83,7 @@ struct Artifacts::Upload {
   int fd = -1;
   std::int64_t size = 0;
   std::int64_t received = 0;
+  bool is_synced = true;
   Sha256 hash;
 };
 
@@ -229,10 +230,13 @@ std::int64_t Artifacts::finish(const Hash& hash, Upload& upload) {
     nbytes_ -= upload.received;
     throw_invalid("[coordinator] expected bytes with the hash ", hash, ", got ", found, ".");
   }
-  if (::fsync(upload.fd) != 0 || ::rename(upload.path.c_str(), path_of(hash).c_str()) != 0) {
+  if ((upload.is_synced && ::fsync(upload.fd) != 0) ||
+      ::rename(upload.path.c_str(), path_of(hash).c_str()) != 0) {
     throw_io("write", path_of(hash));
   }
-  sync_folder(folder_);
+  if (upload.is_synced) {
+    sync_folder(folder_);
+  }
   return upload.size;
 }
 
@@ -243,10 +247,27 @@ Hash Artifacts::put_file(const fs::path& file) {
   hasher.update(bytes.view());
   const Hash hash = hasher.finish();
   const auto size = static_cast<std::int64_t>(bytes.size());
-  if (std::int64_t at = begin(hash, size); at < size) {
+  if (const std::int64_t at = begin(hash, size); at < size) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto upload = uploads_.find(hash); upload != uploads_.end()) {
+        upload->second->is_synced = false;
+      }
+    }
     put(hash, at, bytes.view().subspan(static_cast<std::size_t>(at)));
   }
   return hash;
+}
+
+void Artifacts::sync() const {
+  const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || ::syncfs(fd) != 0) {
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    throw_io("write", folder_);
+  }
+  ::close(fd);
 }
 
 Bytes Artifacts::get(std::string_view hash) const {

@@ -40,8 +40,9 @@ class Artifacts {
   // The next part, at what begin() or the last put() gave. The last part checks the hash: where it
   // is another, the parts are gone and it throws std::invalid_argument.
   std::int64_t put(std::string_view hash, std::int64_t offset, std::span<const std::byte> part);
-  // The whole of a file of ours.
+  // The whole of a file of ours. Safe from a crash of the machine after sync(): one for many.
   Hash put_file(const std::filesystem::path& file);
+  void sync() const;
 
   // Pages are read as they are touched; the bytes stay after drop(). Throws std::invalid_argument
   // where there is none.

@@ -131,6 +131,7 @@ PlanMade put_plan(const MakePlan& ask, const graph::Program& program, const plan
       lineup.push_back(ask.pool[stage.machine].provider);
     }
   }
+  artifacts.sync();
   return made;
 }
 

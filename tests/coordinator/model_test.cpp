@@ -103,7 +103,7 @@ class Chaos {
 
   void step() {
     const MemberId id = any();
-    switch (draw(22)) {
+    switch (draw(27)) {
       case 0:
       case 1: {
         Join join = world_.join_of(id, 0.5 + draw(4));
@@ -119,6 +119,7 @@ class Chaos {
         break;
       case 3:
         silent_.insert(id);
+        silent_.insert(any());
         break;
       case 4:
         silent_.erase(id);
@@ -180,7 +181,7 @@ class Chaos {
         }
         break;
       default:
-        pass(Milliseconds{100 + 500 * draw(4)});
+        pass(Milliseconds{300 + 500 * draw(4)});
     }
   }
 
@@ -254,7 +255,7 @@ TEST(Model, WhateverHappensTheInvariantsHoldAndJobsEnd) {
   const char* text = std::getenv("RAVNEST_SEED");
   const unsigned first =
       text == nullptr ? 1 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
-  const unsigned count = text == nullptr ? 1000 : 1;
+  const unsigned count = text == nullptr ? 3000 : 1;
   // What the runs must have come across, or they tested little.
   std::map<std::string, std::size_t> seen = {
       {"It is done", 0},        {"is the restore point", 0}, {"takes stage", 0},
@@ -265,7 +266,7 @@ TEST(Model, WhateverHappensTheInvariantsHoldAndJobsEnd) {
   for (unsigned seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(concat("RAVNEST_SEED=", seed));
     Chaos chaos(seed);
-    chaos.run(150);
+    chaos.run(200);
     chaos.settle();
     for (auto& [part, times] : seen) {
       times += count_notes(chaos.world(), part);
@@ -273,7 +274,7 @@ TEST(Model, WhateverHappensTheInvariantsHoldAndJobsEnd) {
     ASSERT_FALSE(testing::Test::HasFailure());
   }
   for (const auto& [part, times] : seen) {
-    EXPECT_TRUE(text != nullptr || times >= 5) << part << ": " << times;
+    EXPECT_TRUE(text != nullptr || times >= 3) << part << ": " << times;
   }
 }
 

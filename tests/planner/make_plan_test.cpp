@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 #include <set>
 #include <stdexcept>
 
@@ -9,6 +10,7 @@
 #include "ravnest/planner/model_costs.h"
 #include "ravnest/planner/plan.h"
 #include "tests/planner/models.h"
+#include "tests/planner/plans.h"
 
 namespace ravnest::planner {
 namespace {
@@ -341,6 +343,26 @@ TEST(MakePlan, SlowLinksGetMorePassesInFlight) {
   EXPECT_GT(slow[0], 2u);
   EXPECT_EQ(slow[2], 0u);
   EXPECT_EQ(delays(8, 1e9)[0], 2u);
+}
+
+TEST(MakePlan, ManyUnequalMachinesInLongClusters) {
+  std::vector<int> widths;
+  for (int i = 0; i <= 200; ++i) {
+    widths.push_back(64 + 8 * (i % 5));
+  }
+  const graph::Program program = make_chain(widths);
+  std::mt19937 random(1);
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  std::vector<Machine> pool;
+  for (std::int64_t id = 0; id < 300; ++id) {
+    Machine& machine = pool.emplace_back(make_machine(id, between(2, 64), between(5, 1000)));
+    machine.gflops = between(10, 900);
+  }
+  for (const std::size_t clusters : {30U, 12U, 1U}) {
+    EXPECT_EQ(make_plan(program, pool, {.clusters = clusters}).clusters.size(), clusters);
+  }
 }
 
 TEST(MakePlan, RefusesAnEmptyPoolAndAnEmptyModel) {
