@@ -6,7 +6,7 @@ namespace ravnest::coordinator {
 
 namespace {
 
-const std::filesystem::path& made(const std::filesystem::path& folder) {
+std::filesystem::path made(std::filesystem::path folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {

@@ -121,10 +121,10 @@ PlanMade put_plan(const MakePlan& ask, const graph::Program& program, const plan
   package::write_plan(program, places, folder.path());
   PlanMade made{.job = ask.job, .epoch = ask.epoch};
   std::size_t number = 0;
-  for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+  for (const planner::Cluster& cluster : plan.clusters) {
     ClusterShape& shape = made.plan.shapes.emplace_back();
     auto& lineup = made.lineup.emplace_back();
-    for (const planner::Stage& stage : plan.clusters[c].stages) {
+    for (const planner::Stage& stage : cluster.stages) {
       const auto node = package::read_node(folder.path(), concat("node_", number++));
       made.plan.id = node.plan;
       shape.stages.push_back(put_stage(stage, folder.path(), node, artifacts));
