@@ -7,6 +7,7 @@ pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(openssl REQUIRED IMPORTED_TARGET openssl>=3.0)
+pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)
 # Not through find_package: torch's CMake defines a protobuf of its own that does not link.
 pkg_check_modules(grpc REQUIRED IMPORTED_TARGET grpc++ protobuf)
 find_program(RAVNEST_PROTOC protoc REQUIRED)

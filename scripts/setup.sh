@@ -8,7 +8,8 @@ packages=(
   make git g++ cmake ninja-build ccache pkg-config binutils
   nlohmann-json3-dev libdeflate-dev libcli11-dev libgtest-dev
   libcairo2-dev fonts-dejavu-core
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libzstd-dev libssl-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libzstd-dev
+  libsqlite3-dev libssl-dev
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19
 )
 

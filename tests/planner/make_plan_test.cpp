@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include "ravnest/planner/model_costs.h"
 #include "ravnest/planner/plan.h"
 #include "tests/planner/models.h"
+#include "tests/planner/plans.h"
 
 namespace ravnest::planner {
 namespace {
@@ -341,6 +343,34 @@ TEST(MakePlan, SlowLinksGetMorePassesInFlight) {
   EXPECT_GT(slow[0], 2u);
   EXPECT_EQ(slow[2], 0u);
   EXPECT_EQ(delays(8, 1e9)[0], 2u);
+}
+
+// Machines of nearly the same size count as alike when the order is chosen, and then the bound that
+// a first solution keeps was out of reach for the slowest of each kind: a check failed.
+TEST(MakePlan, MachinesThatAreNearlyAlikeArePlanned) {
+  std::vector<int> widths;
+  for (int i = 0; i <= 200; ++i) {
+    widths.push_back(64 + 8 * (i % 5));
+  }
+  const std::vector<std::array<double, 3>> measured = {
+      {31.092788543498472, 903.8533205311154, 95.59331065943698},
+      {26.571423871729653, 512.26122680775939, 105.55512441865349},
+      {31.269172388345741, 505.56053032875138, 103.79821273656904},
+      {22.476653701420751, 646.90377783158988, 99.580055312957157},
+      {28.513872055496478, 477.28089875253323, 121.53411703271226},
+      {24.769934718889147, 417.08205111835969, 92.857399550910301},
+      {20.611365298686433, 543.40926374949049, 92.178781318128159},
+      {28.687333825955395, 606.14278822886865, 91.180530778384536},
+      {20.008366705903924, 648.36148512123691, 94.734656295190646},
+      {26.489151713253314, 692.94866387734521, 115.34799384198409},
+      {32.494270623240723, 981.8256728969958, 82.420483002775129}};
+  std::vector<Machine> pool;
+  for (const auto& [ram_gb, mbps, gflops] : measured) {
+    pool.push_back(make_machine(static_cast<std::int64_t>(pool.size()), ram_gb, mbps));
+    pool.back().gflops = gflops;
+  }
+  const Plan plan = make_plan(make_chain(widths), pool, {.clusters = std::size_t{1}});
+  EXPECT_EQ(plan.clusters[0].stages.size(), pool.size());
 }
 
 TEST(MakePlan, RefusesAnEmptyPoolAndAnEmptyModel) {

@@ -119,7 +119,9 @@ std::optional<Partition> best_of_orders(const ModelCosts& costs, const Partition
   OrderSearch search(costs, problem, kinds, reach);
   std::optional<Partition> best;
   const auto realised = [&](double seconds) {
-    RAVNEST_CHECK(search.solve(seconds));
+    if (!search.solve(seconds)) {
+      return seconds;  // that of the best so far, which is out of reach for its kinds
+    }
     best = ChainSearch(costs, problem, reach, search.order()).solve(seconds);
     RAVNEST_CHECK(best.has_value());
     return best->bottleneck_seconds;

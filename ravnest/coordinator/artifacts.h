@@ -1,0 +1,78 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ravnest/base/bytes.h"
+#include "ravnest/coordinator/durable.h"
+
+namespace ravnest::coordinator {
+
+struct ArtifactsOptions {
+  std::int64_t most_bytes = std::int64_t{1} << 40;  // of all together, parts included
+  std::size_t most_uploads = 1024;                  // at a time
+};
+
+// Files that are called by their SHA-256, and by nothing else: Programs, sub-models, checkpoints,
+// results. One is there whole, synced and with the right hash, or not at all; what has come of an
+// upload so far stays, for the next try. Any thread; parts of one upload come one after the other.
+//
+// A hash that is none is std::invalid_argument; a full or failing disk is Error(kIo).
+class Artifacts {
+ public:
+  explicit Artifacts(std::filesystem::path folder, ArtifactsOptions options = {});
+  ~Artifacts();
+  Artifacts(const Artifacts&) = delete;
+  Artifacts& operator=(const Artifacts&) = delete;
+
+  bool has(std::string_view hash) const;
+  // Bytes that have come; all of them where it is there. An upload goes on from here. Throws
+  // std::invalid_argument where it is there with another size.
+  std::int64_t begin(std::string_view hash, std::int64_t size);
+  // The next part, at what begin() or the last put() gave. The last part checks the hash: where it
+  // is another, the parts are gone and it throws std::invalid_argument.
+  std::int64_t put(std::string_view hash, std::int64_t offset, std::span<const std::byte> part);
+  // The whole of a file of ours. Safe from a crash of the machine after sync(): one for many.
+  Hash put_file(const std::filesystem::path& file);
+  void sync() const;
+
+  // Pages are read as they are touched; the bytes stay after drop(). Throws std::invalid_argument
+  // where there is none.
+  Bytes get(std::string_view hash) const;
+  // Reads it all; one that is damaged is removed. False where it is not there, now.
+  bool verify(std::string_view hash);
+  void drop(std::string_view hash);
+  // Removes what nobody refers to and nobody has touched for so long. Gives how many went.
+  std::size_t sweep(const std::map<Hash, std::int64_t>& references, std::chrono::seconds age);
+
+  std::int64_t nbytes() const;
+
+ private:
+  struct Upload;
+
+  std::filesystem::path path_of(std::string_view hash) const;  // checks it
+  std::filesystem::path part_of(std::string_view hash) const;
+  void add_bytes(std::int64_t count);
+  std::shared_ptr<Upload> find_upload(const Hash& hash, std::int64_t size);
+  std::int64_t finish(const Hash& hash, Upload& upload);
+  std::shared_ptr<Upload> open_upload(const Hash& hash, std::int64_t size);
+  std::size_t sweep_folder(const std::filesystem::path& folder,
+                           const std::map<Hash, std::int64_t>& references,
+                           std::chrono::seconds age);
+
+  const std::filesystem::path folder_;
+  const ArtifactsOptions options_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<Hash, std::shared_ptr<Upload>> uploads_;
+  std::int64_t nbytes_ = 0;
+};
+
+}  // namespace ravnest::coordinator

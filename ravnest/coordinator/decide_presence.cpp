@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ravnest/base/table.h"
+#include "ravnest/coordinator/deciding.h"
+
+namespace ravnest::coordinator {
+
+std::string Deciding::on(const Boot& /*event*/) {
+  change(ServerBooted{durable_.boot + 1});
+  state_.live = Live{.ticked = now_.steady};
+  for (const auto& [id, seat] : durable_.seats) {
+    live(id) = {.presence = Presence::kAwaited, .heard = now_.steady};
+    if (durable_.members.at(id).is_paused) {  // the hand-over was cut off
+      live(id).let_go_by = now_.steady + kReturnTime;
+    }
+  }
+  for (auto& [id, job] : durable_.jobs) {
+    if (job.phase == Phase::kPlanning) {
+      wait(job, "The server was started again while it was being planned.");
+    } else if (is_active(job.phase)) {
+      note(job, "The server was started again; its providers are awaited.");
+    }
+  }
+  settle();
+  return concat("The server was started; ", durable_.seats.size(), " providers with stages are ",
+                "awaited for ", kReturnTime.count() / 1000, " s.");
+}
+
+std::string Deciding::on(const Tick& /*event*/) {
+  // Whoever was stopped heard nobody: that is no fault of theirs.
+  const Milliseconds gap = now_.steady - state_.live.ticked;
+  const Milliseconds asleep = gap > kSilentAfter ? gap : Milliseconds{0};
+  std::vector<MemberId> changed;
+  bool is_ban_over = false;
+  for (auto& [id, provider] : state_.live.providers) {
+    provider.heard += asleep;
+    const bool is_due = provider.let_go_by != Milliseconds{0} && now_.steady >= provider.let_go_by;
+    if (is_due || provider.presence != Presence::kLost) {
+      const Milliseconds age = now_.steady - provider.heard;
+      const Milliseconds most = provider.presence == Presence::kAwaited ? kReturnTime : kLostAfter;
+      if (is_due || age >= most) {
+        changed.push_back(id);
+      } else if (provider.presence == Presence::kPresent && age >= kSilentAfter) {
+        provider.presence = Presence::kSilent;
+      }
+    }
+    is_ban_over |=
+        provider.banned_until > state_.live.ticked && provider.banned_until <= now_.steady;
+  }
+  state_.live.ticked = now_.steady;
+  touched_.merge(state_.live.stale);
+  state_.live.stale.clear();
+  for (const MemberId& id : changed) {
+    tick_provider(id, live(id));
+  }
+  std::vector<Hash> expired;
+  for (const auto& [hash, token] : durable_.tokens) {
+    if (token.expires_at <= now_.wall) {
+      expired.push_back(hash);
+    }
+  }
+  for (const Hash& hash : expired) {
+    change(TokenDropped{hash});
+  }
+  if (!changed.empty() || is_ban_over) {
+    settle();
+  }
+  return changed.empty() ? "Nothing is overdue."
+                         : concat(changed.size(), " providers were overdue.");
+}
+
+void Deciding::tick_provider(const MemberId& id, Provider& provider) {
+  if (provider.presence == Presence::kAwaited) {
+    lose(id, concat("it did not come back within ", kReturnTime.count() / 1000, " s"));
+  } else if (now_.steady - provider.heard >= kLostAfter) {
+    lose(id, concat("nothing was heard of it for ", kLostAfter.count() / 1000, " s"));
+  } else if (const Seat* seat = find_seat(id)) {
+    note(durable_.jobs.at(seat->job),
+         concat(name_of(id),
+                " is let go before its weights were handed over: that took longer than ",
+                kHandOverTime.count() / 1000, " s."));
+    vacate(*seat);
+  }
+}
+
+void Deciding::check_join(const Join& event) const {
+  const auto member = durable_.members.find(event.provider);
+  require(member != durable_.members.end() && member->second.role == Role::kProvider,
+          "a member that is a provider; enrol first");
+  require(event.is_relayed || !event.address.empty(), "an address for peers, or links by relay");
+  require(event.address.size() <= kLongestAddress && printable(event.address) == event.address,
+          "a plain address");
+  const Measurements& measured = event.measured;
+  const auto is_sane = [](double number, double most) {
+    return std::isfinite(number) && number >= 0.0 && number <= most;
+  };
+  require(is_sane(measured.ram_gb, 1e6) && measured.ram_gb > 0.0, "RAM of up to 1e6 GB");
+  require(is_sane(measured.gflops, 1e9), "a speed of up to 1e9 GFLOP/s");
+  require(is_sane(measured.mbps, 1e9) && measured.mbps > 0.0, "a bandwidth of up to 1e9 Mbps");
+  require(is_sane(measured.latency_ms, 1e6), "a latency of up to 1e6 ms");
+  require(measured.threads >= 1 && measured.threads <= 1'000'000, "1 to 1e6 threads");
+  require(measured.links.size() <= kMostLinks, "fewer links");
+  for (const auto& [peer, link] : measured.links) {
+    require(durable_.members.contains(peer), "links to members");
+    require(is_sane(link.mbps, 1e9) && link.mbps > 0.0 && is_sane(link.latency_ms, 1e6),
+            "links with a bandwidth and a latency");
+  }
+}
+
+std::string Deciding::on(const Join& event) {
+  check_join(event);
+  const std::string name = name_of(event.provider);
+  Provider& provider = live(event.provider);
+  if (provider.session != 0) {
+    act(CloseSession{event.provider, provider.session, concat(name, " has joined anew.")});
+    provider.session = 0;
+  }
+  const Seat* seat = find_seat(event.provider);
+  const bool keeps = seat != nullptr && event.holds != 0 &&
+                     find_cluster(durable_.jobs.at(seat->job), seat->cluster)->epoch == event.holds;
+  if (!keeps && (seat != nullptr || provider.reserved != 0)) {
+    lose(event.provider, "its process was started anew");
+  }
+  provider.presence = Presence::kPresent;
+  provider.session = durable_.boot * 1'000'000'000 + ++state_.live.last_session;
+  provider.address = event.address;
+  provider.is_relayed = event.is_relayed;
+  provider.measured = event.measured;
+  provider.heard = now_.steady;
+  provider.is_leaving = false;
+  provider.let_go_by = Milliseconds{0};
+  decision_.session = provider.session;
+  act(Welcome{event.provider, provider.session});
+  for (auto& [job, pool] : state_.live.tried) {
+    pool.erase(event.provider);
+  }
+  line(concat(name, keeps ? " is back, and has its stage still." : " joined."));
+  if (keeps) {
+    // Peers must hear of its address; after a restart all come at once, and are told together.
+    assign(*seat);
+    state_.live.stale.insert(seat->job);
+    if (durable_.members.at(event.provider).is_paused) {
+      part(event.provider, "its owner paused it");
+    }
+  }
+  const std::string sentence = state_.live.lines.back().text;
+  settle();
+  if (event.holds != 0 && find_seat(event.provider) == nullptr) {
+    act(Release{event.provider, provider.session, 0});
+  }
+  return sentence;
+}
+
+Provider& Deciding::with_session(const MemberId& id, std::int64_t session) {
+  const auto found = state_.live.providers.find(id);
+  if (found == state_.live.providers.end() || session == 0 || found->second.session != session) {
+    act(CloseSession{id, session, "This session is over; join anew."});
+    refuse_as("A word of ", name_of(id), " belongs to session ", session, ", which is over.");
+  }
+  return found->second;
+}
+
+std::string Deciding::on(const Beat& event) {
+  Provider& provider = with_session(event.provider, event.session);
+  provider.heard = now_.steady;
+  if (provider.presence == Presence::kSilent) {
+    provider.presence = Presence::kPresent;
+    settle();
+  }
+  return "It is alive.";
+}
+
+std::string Deciding::on(const Closed& event) {
+  const Provider& provider = with_session(event.provider, event.session);
+  const std::string why = provider.is_leaving ? "it left" : "its connection closed";
+  lose(event.provider, why);
+  settle();
+  return concat(name_of(event.provider), " is gone: ", why, ".");
+}
+
+std::string Deciding::on(const Leave& event) {
+  Provider& provider = with_session(event.provider, event.session);
+  require(!provider.is_leaving, "a provider that is not leaving already");
+  provider.is_leaving = true;
+  line(concat(name_of(event.provider), " wants to leave."));
+  if (find_seat(event.provider) == nullptr) {
+    act(LetGo{event.provider, event.session});
+  }
+  part(event.provider, "it wants to leave");
+  settle();
+  return concat(name_of(event.provider), " wants to leave.");
+}
+
+// Gives up its place, after a hand-over where there is something to hand over.
+void Deciding::part(const MemberId& id, const std::string& why) {
+  const Seat* seat = find_seat(id);
+  if (seat == nullptr) {
+    return;
+  }
+  Job& job = durable_.jobs.at(seat->job);
+  const Cluster& cluster = *find_cluster(job, seat->cluster);
+  const std::string place = place_name(seat->cluster, seat->stage);
+  if (!cluster.is_running || live(id).session == 0) {
+    note(job, concat(name_of(id), " gives up ", place, ": ", why, "."));
+    vacate(*seat);
+    return;
+  }
+  note(job, concat(name_of(id), " will give up ", place, ": ", why, "; a checkpoint comes first."));
+  live(id).let_go_by = now_.steady + kHandOverTime;
+  for (std::size_t stage = 0; stage < cluster.places.size(); ++stage) {
+    const MemberId& provider = cluster.places[stage].provider;
+    if (live(provider).session != 0) {
+      act(KeepCheckpoint{provider,
+                         live(provider).session,
+                         {job.id, cluster.id, static_cast<std::int64_t>(stage)},
+                         cluster.epoch});
+    }
+  }
+}
+
+void Deciding::lose(const MemberId& id, const std::string& why) {
+  Provider& provider = live(id);
+  const bool is_fault = provider.presence != Presence::kAwaited && !provider.is_leaving;
+  if (provider.session != 0) {
+    act(CloseSession{id, provider.session, concat("Not believed any more: ", why, ".")});
+  }
+  provider.presence = Presence::kLost;
+  provider.session = 0;
+  provider.reserved = 0;
+  provider.is_leaving = false;
+  provider.let_go_by = Milliseconds{0};
+  state_.live.reports.erase(id);
+  const Seat* seat = find_seat(id);
+  if (seat == nullptr) {
+    line(concat(name_of(id), " is gone: ", why, "."));
+    return;
+  }
+  note(durable_.jobs.at(seat->job), concat(name_of(id), " is lost with ",
+                                           place_name(seat->cluster, seat->stage), ": ", why, "."));
+  if (is_fault) {
+    strike(id);
+  }
+  vacate(*seat);
+}
+
+void Deciding::strike(const MemberId& id) {
+  Provider& provider = live(id);
+  ++provider.strikes;
+  if (provider.strikes < kStrikes) {
+    return;
+  }
+  const auto doublings = std::min<std::int64_t>(provider.strikes - kStrikes, 10);
+  const Milliseconds ban = std::min(kFirstBan * (std::int64_t{1} << doublings), kLongestBan);
+  provider.banned_until = now_.steady + ban;
+  line(concat(name_of(id), " gets no stage for ", ban.count() / 1000, " s: it failed ",
+              provider.strikes, " times."));
+}
+
+}  // namespace ravnest::coordinator

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ravnest/coordinator/deciding.h"
+
+namespace ravnest::coordinator {
+
+std::pair<Job*, Cluster*> Deciding::check_stage(const FromStage& from) {
+  with_session(from.provider, from.session).heard = now_.steady;
+  const Seat* seat = find_seat(from.provider);
+  if (seat == nullptr || *seat != Seat{from.job, from.cluster, from.stage}) {
+    refuse_as(name_of(from.provider), " does not hold ", place_name(from.cluster, from.stage),
+              " of job ", from.job, ".");
+  }
+  Job& job = durable_.jobs.at(from.job);
+  Cluster& cluster = *find_cluster(job, from.cluster);
+  if (cluster.epoch != from.epoch) {
+    refuse_as("A word of ", name_of(from.provider), " is of epoch ", from.epoch,
+              "; the cluster's is ", cluster.epoch, ".");
+  }
+  return {&job, &cluster};
+}
+
+std::string Deciding::on(const StageReady& event) {
+  const auto [job, cluster] = check_stage(event.from);
+  if (cluster->is_running) {
+    return concat("Cluster ", cluster->id, " is running already.");
+  }
+  auto& ready = state_.live.ready[{job->id, cluster->id}];
+  ready.insert(event.from.stage);
+  if (ready.size() < cluster->places.size()) {
+    return concat(ready.size(), " of ", cluster->places.size(), " stages of cluster ", cluster->id,
+                  " are ready.");
+  }
+  start(*job, *cluster);
+  return concat("All stages of cluster ", cluster->id, " are ready: it trains.");
+}
+
+void Deciding::start(Job& job, Cluster& cluster) {
+  change(ClusterStarted{job.id, cluster.id});
+  state_.live.ready.erase({job.id, cluster.id});
+  const std::string sentence = concat("Cluster ", cluster.id, " trains.");
+  note(job, sentence);
+  for (std::size_t stage = 0; stage < cluster.places.size(); ++stage) {
+    const MemberId& provider = cluster.places[stage].provider;
+    if (live(provider).session != 0) {
+      act(Start{provider,
+                live(provider).session,
+                {job.id, cluster.id, static_cast<std::int64_t>(stage)},
+                cluster.epoch});
+    }
+  }
+  update_phase(job, sentence);
+  move_restore(job);
+  settle();
+}
+
+std::string Deciding::on(const StageReport& event) {
+  const Report& report = event.report;
+  for (const double number :
+       {report.loss, report.samples_per_second, report.delay, report.send_mbps, report.receive_mbps,
+        report.computing, report.waiting, report.sending}) {
+    require(std::isfinite(number), "a report of finite numbers");
+  }
+  require(report.version >= 0 && report.version <= kLargestNumber && report.memory_bytes >= 0 &&
+              report.memory_bytes <= kLargestNumber,
+          "a report of numbers in their range");
+  const auto [job, cluster] = check_stage(event.from);
+  state_.live.reports[event.from.provider] = report;
+  if (event.from.stage + 1 == static_cast<std::int64_t>(cluster->places.size()) &&
+      cluster->id == job->clusters.front().id) {
+    auto& curve = state_.live.curves[job->id];
+    curve.push_back({report.version, report.loss});
+    if (curve.size() > kMostCurvePoints) {
+      for (std::size_t i = 0; i < curve.size() / 2; ++i) {
+        curve[i] = curve[2 * i + 1];
+      }
+      curve.resize(curve.size() / 2);
+    }
+  }
+  return "Its report is kept.";
+}
+
+std::string Deciding::on(const StageCheckpoint& event) {
+  require(is_hash(event.artifact), "the checkpoint's SHA-256");
+  require(event.version >= 0 && event.version <= kLargestNumber, "a version from 0 to 10^15");
+  const auto [job, cluster] = check_stage(event.from);
+  require(cluster->is_running, "a checkpoint of a cluster that trains");
+  require(!job->restore || event.version > job->restore->version,
+          "a checkpoint that is newer than the restore point");
+  change(CheckpointKept{job->id, cluster->id, event.from.stage, event.version, event.artifact});
+  const std::int64_t before = job->restore ? job->restore->version : -1;
+  move_restore(*job);
+  if (job->restore && job->restore->version != before) {
+    settle();
+    return concat("Version ", job->restore->version, " is the restore point: every stage has it.");
+  }
+  return concat("Version ", event.version, " is kept of ",
+                place_name(event.from.cluster, event.from.stage), "; others are still to come.");
+}
+
+// All stages of a cluster must restore the same version: while one is at it, the point stays.
+bool Deciding::may_move_restore(const Job& job) const {
+  return std::ranges::none_of(job.clusters, [](const Cluster& cluster) {
+    return !cluster.is_running && std::ranges::any_of(cluster.places, [](const Place& place) {
+      return place.origin == Origin::kCheckpoint;
+    });
+  });
+}
+
+// To the newest version that every stage of a cluster has.
+void Deciding::move_restore(Job& job) {
+  if (!may_move_restore(job)) {
+    return;
+  }
+  const Cluster* newest = nullptr;
+  std::int64_t version = job.restore ? job.restore->version : -1;
+  for (const Cluster& cluster : job.clusters) {
+    for (const auto& [pending, stages] : cluster.pending) {
+      if (pending > version && stages.size() == cluster.places.size()) {
+        newest = &cluster;
+        version = pending;
+      }
+    }
+  }
+  if (newest == nullptr) {
+    return;
+  }
+  const ClusterId cluster = newest->id;
+  change(RestoreMoved{job.id, cluster, version});
+  note(job, concat("Version ", version, " of cluster ", cluster, " is the restore point."));
+  hand_over(job, cluster);
+  grow(job);
+}
+
+// Those who wait to go may go now.
+void Deciding::hand_over(Job& job, ClusterId id) {
+  std::vector<Seat> parting;
+  const Cluster& cluster = *find_cluster(job, id);
+  for (std::size_t stage = 0; stage < cluster.places.size(); ++stage) {
+    if (live(cluster.places[stage].provider).let_go_by != Milliseconds{0}) {
+      parting.push_back({job.id, id, static_cast<std::int64_t>(stage)});
+    }
+  }
+  if (!parting.empty()) {
+    is_handed_over_.insert({job.id, id});
+  }
+  for (const Seat& seat : parting) {
+    const auto& place = cluster.places[static_cast<std::size_t>(seat.stage)];
+    note(job, concat(name_of(place.provider), " has handed over ",
+                     place_name(seat.cluster, seat.stage), "."));
+    vacate(seat);
+  }
+}
+
+std::string Deciding::on(const StageResult& event) {
+  require(is_hash(event.artifact), "the weights' SHA-256");
+  const auto [job, cluster] = check_stage(event.from);
+  require(cluster->is_running, "the result of a cluster that trains");
+  change(ResultKept{job->id, cluster->id, event.from.stage, event.artifact});
+  if (cluster->results.size() == cluster->places.size()) {
+    const std::string reason =
+        concat("It is done: every stage of cluster ", cluster->id, " gave its weights.");
+    end(*job, Phase::kDone, reason);
+    settle();
+    return reason;
+  }
+  update_phase(*job, "Training is over; final weights arrive.");
+  return concat("The weights of ", place_name(event.from.cluster, event.from.stage), " are kept.");
+}
+
+std::string Deciding::on(const StageFailed& event) {
+  const auto [job, cluster] = check_stage(event.from);
+  const std::string reason = concat(name_of(event.from.provider), " failed at ",
+                                    place_name(event.from.cluster, event.from.stage), ": ",
+                                    event.reason.substr(0, kLongestText / 2));
+  if (event.is_final || job->failures + 1 >= kMostFailures) {
+    end(*job, Phase::kFailed, reason);
+    settle();
+    return reason;
+  }
+  note(*job, reason);
+  change(StageFailureCounted{job->id});
+  strike(event.from.provider);
+  if (event.is_memory) {
+    live(event.from.provider).measured.ram_gb *= 0.8;  // its share shrinks
+  }
+  vacate({event.from.job, event.from.cluster, event.from.stage});
+  settle();
+  return reason;
+}
+
+}  // namespace ravnest::coordinator

@@ -1,0 +1,166 @@
+#include "ravnest/coordinator/plan_job.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "ravnest/base/error.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/package/package.h"
+#include "ravnest/planner/plan.h"
+
+namespace ravnest::coordinator {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSubModel = "submod.pt2";
+
+// A folder until the end of the scope.
+class Scratch {
+ public:
+  explicit Scratch(fs::path path) : path_(std::move(path)) { clear(); }
+  ~Scratch() { clear(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  void clear() const {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  fs::path path_;
+};
+
+std::vector<planner::Machine> machines_of(const std::vector<PoolEntry>& pool) {
+  std::map<MemberId, std::int64_t> ids;
+  for (const PoolEntry& entry : pool) {
+    ids.emplace(entry.provider, static_cast<std::int64_t>(ids.size()));
+  }
+  std::vector<planner::Machine> machines;
+  for (const PoolEntry& entry : pool) {
+    planner::Machine& machine = machines.emplace_back();
+    machine.id = ids.at(entry.provider);
+    machine.ram_gb = entry.measured.ram_gb;
+    machine.mbps = entry.measured.mbps;
+    machine.latency_ms = entry.measured.latency_ms;
+    if (entry.measured.gflops > 0.0) {
+      machine.gflops = entry.measured.gflops;
+    }
+    for (const auto& [peer, link] : entry.measured.links) {
+      if (const auto id = ids.find(peer); id != ids.end()) {
+        machine.links.emplace(id->second, link);
+      }
+    }
+  }
+  return machines;
+}
+
+planner::PlanOptions options_of(const MakePlan& ask, const PlanJobOptions& options) {
+  planner::PlanOptions result{.seed = static_cast<std::uint64_t>(ask.options.seed),
+                              .check_interrupted = options.check_interrupted};
+  if (ask.options.clusters > 0) {
+    result.clusters = static_cast<std::size_t>(ask.options.clusters);
+  }
+  if (ask.options.batch > 0) {
+    result.batch = ask.options.batch;
+  }
+  // What is not known takes no more memory than Adam does.
+  result.optimizer =
+      graph::find_optimizer(ask.options.optimizer).value_or(graph::OptimizerKind::kAdam);
+  return result;
+}
+
+// The same plan with places for machines, numbered by cluster and stage.
+planner::Plan with_places(const planner::Plan& plan) {
+  planner::Plan result = plan;
+  result.pool.clear();
+  result.spares.clear();
+  for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+    for (std::size_t k = 0; k < plan.clusters[c].stages.size(); ++k) {
+      planner::Machine place = plan.machine(plan.clusters[c].stages[k]);
+      place.id = static_cast<std::int64_t>(result.pool.size());
+      place.address = concat("cluster-", c, ".stage-", k, ":1");
+      place.links.clear();
+      result.clusters[c].stages[k].machine = result.pool.size();
+      result.pool.push_back(std::move(place));
+    }
+  }
+  return result;
+}
+
+StageShape put_stage(const planner::Stage& stage, const fs::path& node_data,
+                     const package::NodeConfig& node, Artifacts& artifacts) {
+  StageShape shape{.first_op = static_cast<std::int64_t>(stage.first_op),
+                   .last_op = static_cast<std::int64_t>(stage.last_op),
+                   .memory_bytes = stage.memory.total()};
+  shape.files.push_back(
+      {"node.json", artifacts.put_file(node_data / "nodes" / concat("node_", node.id, ".json"))});
+  for (const auto& entry : fs::directory_iterator(package::stage_folder(node_data, node))) {
+    const std::string name = entry.path().filename().string();
+    Hash hash = artifacts.put_file(entry.path());
+    if (name == kSubModel) {
+      shape.sub_model = std::move(hash);
+    } else {
+      shape.files.push_back({name, std::move(hash)});
+    }
+  }
+  std::ranges::sort(shape.files, {}, &File::name);
+  RAVNEST_CHECK(!shape.sub_model.empty());
+  return shape;
+}
+
+PlanMade put_plan(const MakePlan& ask, const graph::Program& program, const planner::Plan& plan,
+                  Artifacts& artifacts, const fs::path& scratch) {
+  const planner::Plan places = with_places(plan);
+  const Scratch folder(scratch / concat("plan-", ask.job, "-", ask.epoch));
+  package::write_plan(program, places, folder.path());
+  PlanMade made{.job = ask.job, .epoch = ask.epoch};
+  std::size_t number = 0;
+  for (const planner::Cluster& cluster : plan.clusters) {
+    ClusterShape& shape = made.plan.shapes.emplace_back();
+    auto& lineup = made.lineup.emplace_back();
+    for (const planner::Stage& stage : cluster.stages) {
+      const auto node = package::read_node(folder.path(), concat("node_", number++));
+      made.plan.id = node.plan;
+      shape.stages.push_back(put_stage(stage, folder.path(), node, artifacts));
+      lineup.push_back(ask.pool[stage.machine].provider);
+    }
+  }
+  artifacts.sync();
+  return made;
+}
+
+}  // namespace
+
+PlanAnswer plan_job(const MakePlan& ask, Artifacts& artifacts, const PlanJobOptions& options) {
+  const auto failed = [&](const std::exception& error, bool is_final) {
+    return PlanFailed{
+        .job = ask.job, .epoch = ask.epoch, .reason = error.what(), .is_final = is_final};
+  };
+  graph::Program program;
+  try {
+    program = graph::read_pt2(artifacts.get(ask.program), "the job's Program");
+  } catch (const std::invalid_argument& error) {
+    return failed(error, true);
+  }
+  planner::Plan plan;
+  try {
+    plan = planner::make_plan(program, machines_of(ask.pool), options_of(ask, options));
+  } catch (const std::invalid_argument& error) {
+    return failed(error, false);
+  } catch (const std::logic_error& error) {  // a bug of ours ends this job, not the server
+    return failed(error, true);
+  }
+  try {
+    return put_plan(ask, program, plan, artifacts, options.scratch);
+  } catch (const std::invalid_argument& error) {
+    return failed(error, true);
+  }
+}
+
+}  // namespace ravnest::coordinator

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ravnest/coordinator/durable.h"
+#include "ravnest/coordinator/limits.h"
+#include "ravnest/planner/pool.h"
+
+namespace ravnest::coordinator {
+
+// Given with every event. Liveness is judged by the receiver's steady clock alone.
+struct Now {
+  Milliseconds steady{0};
+  std::int64_t wall = 0;  // seconds, for people and for tokens
+};
+
+// What a provider found out about itself.
+struct Measurements {
+  double ram_gb = 0.0;
+  std::int64_t threads = 1;
+  double gflops = 0.0;  // 0: not measured
+  double mbps = 0.0;
+  double latency_ms = 1.0;                  // to the server
+  std::map<MemberId, planner::Link> links;  // to peers
+
+  bool operator==(const Measurements&) const = default;
+};
+
+enum class Presence : std::uint8_t {
+  kLost,
+  kAwaited,  // held a stage when the server ended; may come back to it
+  kSilent,   // for a while
+  kPresent,
+};
+
+struct Provider {
+  Presence presence = Presence::kLost;
+  std::int64_t session = 0;  // of the connection; a word of another session is refused
+  std::string address;       // for peers
+  bool is_relayed = false;   // accepts no connection: links go through the server
+  Measurements measured;
+  Milliseconds heard{0};
+  JobId reserved = 0;  // for the job that is being planned
+  bool is_leaving = false;
+  Milliseconds let_go_by{0};  // leaving or pausing with a stage; 0: is not
+  std::int64_t strikes = 0;
+  Milliseconds banned_until{0};
+
+  bool operator==(const Provider&) const = default;
+};
+
+// How a stage is doing. Of the moment: kept for those who watch, gone with the server.
+struct Report {
+  std::int64_t version = 0;  // updates so far
+  double loss = 0.0;         // of the leaf
+  double samples_per_second = 0.0;
+  double delay = 0.0;
+  std::int64_t memory_bytes = 0;
+  double send_mbps = 0.0;
+  double receive_mbps = 0.0;
+  double computing = 0.0;  // shares of the time, as are the next two
+  double waiting = 0.0;
+  double sending = 0.0;
+
+  bool operator==(const Report&) const = default;
+};
+
+struct CurvePoint {
+  std::int64_t version = 0;
+  double loss = 0.0;
+
+  bool operator==(const CurvePoint&) const = default;
+};
+
+// Where the requester of a job can be reached.
+struct Feed {
+  std::string address;
+  bool is_relayed = false;
+
+  bool operator==(const Feed&) const = default;
+};
+
+// What the server knows of the moment. A restart begins it anew.
+struct Live {
+  std::map<MemberId, Provider> providers;
+  std::int64_t last_session = 0;
+  Milliseconds ticked{0};
+  std::map<std::pair<JobId, ClusterId>, std::set<std::int64_t>> ready;  // stages
+  std::map<JobId, std::set<MemberId>> tried;  // pools that cannot hold the waiting job
+  std::set<JobId> stale;                      // whose providers hear of new addresses at a tick
+  std::map<JobId, Feed> feeds;
+  std::map<MemberId, Report> reports;  // of the stage that it holds
+  std::map<JobId, std::vector<CurvePoint>> curves;
+  std::deque<Note> lines;  // of the server itself: who came, who went
+
+  bool operator==(const Live&) const = default;
+};
+
+struct State {
+  Durable durable;
+  Live live;
+};
+
+// May be given a stage now.
+bool is_free(const State& state, const MemberId& id, Now now);
+
+}  // namespace ravnest::coordinator

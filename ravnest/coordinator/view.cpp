@@ -1,0 +1,220 @@
+#include "ravnest/coordinator/view.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ravnest/base/error.h"
+
+namespace ravnest::coordinator {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// In the list of all jobs.
+constexpr std::size_t kFewNotes = 20;
+
+// Whatever slipped through is replaced, so that a watcher cannot be cut off by a name.
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string name_of(const State& state, const MemberId& id) {
+  const auto member = state.durable.members.find(id);
+  return member == state.durable.members.end() ? "" : member->second.name;
+}
+
+const Provider* find_provider(const State& state, const MemberId& id) {
+  const auto found = state.live.providers.find(id);
+  return found == state.live.providers.end() ? nullptr : &found->second;
+}
+
+Json report_json(const State& state, const MemberId& id) {
+  const auto found = state.live.reports.find(id);
+  if (found == state.live.reports.end()) {
+    return nullptr;
+  }
+  const Report& report = found->second;
+  return {{"version", report.version},
+          {"loss", report.loss},
+          {"samples_per_second", report.samples_per_second},
+          {"delay", report.delay},
+          {"memory_bytes", report.memory_bytes},
+          {"send_mbps", report.send_mbps},
+          {"receive_mbps", report.receive_mbps},
+          {"computing", report.computing},
+          {"waiting", report.waiting},
+          {"sending", report.sending}};
+}
+
+// What a stage spends most of its time with.
+std::string_view doing(const State& state, const Job& job, const Cluster& cluster,
+                       std::size_t stage) {
+  const MemberId& id = cluster.places[stage].provider;
+  const Provider* provider = find_provider(state, id);
+  if (provider == nullptr || provider->presence == Presence::kAwaited) {
+    return "is awaited";
+  }
+  if (provider->presence == Presence::kSilent) {
+    return "is silent";
+  }
+  if (!cluster.is_running) {
+    const auto ready = state.live.ready.find({job.id, cluster.id});
+    const bool is_ready =
+        ready != state.live.ready.end() && ready->second.contains(static_cast<std::int64_t>(stage));
+    return is_ready ? "is ready" : "prepares";
+  }
+  const auto found = state.live.reports.find(id);
+  if (found == state.live.reports.end()) {
+    return "starts";
+  }
+  const Report& report = found->second;
+  const double most = std::max({report.computing, report.waiting, report.sending});
+  return most == report.computing ? "computes" : most == report.sending ? "sends" : "waits";
+}
+
+std::string_view role_of(std::size_t stage, std::size_t stages) {
+  return stage == 0 ? "root" : stage + 1 == stages ? "leaf" : "stem";
+}
+
+Json cluster_json(const State& state, const Job& job, const Cluster& cluster) {
+  Json stages = Json::array();
+  const auto& shapes = shape_of(job, cluster).stages;
+  for (std::size_t k = 0; k < cluster.places.size(); ++k) {
+    const Place& place = cluster.places[k];
+    const Provider* provider = find_provider(state, place.provider);
+    stages.push_back({{"stage", k},
+                      {"role", role_of(k, cluster.places.size())},
+                      {"provider", place.provider},
+                      {"name", name_of(state, place.provider)},
+                      {"is_relayed", provider != nullptr && provider->is_relayed},
+                      {"weights", to_string(place.origin)},
+                      {"first_op", shapes[k].first_op},
+                      {"last_op", shapes[k].last_op},
+                      {"memory_bytes", shapes[k].memory_bytes},
+                      {"doing", doing(state, job, cluster, k)},
+                      {"report", report_json(state, place.provider)}});
+  }
+  return {{"id", cluster.id},
+          {"epoch", cluster.epoch},
+          {"is_running", cluster.is_running},
+          {"stages", std::move(stages)}};
+}
+
+Json notes_json(const std::vector<Note>& notes, std::size_t most) {
+  Json list = Json::array();
+  for (std::size_t i = notes.size() - std::min(notes.size(), most); i < notes.size(); ++i) {
+    list.push_back({{"at", notes[i].at}, {"text", notes[i].text}});
+  }
+  return list;
+}
+
+Json curve_json(const State& state, JobId job) {
+  Json list = Json::array();
+  if (const auto curve = state.live.curves.find(job); curve != state.live.curves.end()) {
+    for (const CurvePoint& point : curve->second) {
+      list.push_back({point.version, point.loss});
+    }
+  }
+  return list;
+}
+
+Json job_json(const State& state, const Job& job, std::size_t notes) {
+  Json clusters = Json::array();
+  if (is_active(job.phase)) {
+    for (const Cluster& cluster : job.clusters) {
+      clusters.push_back(cluster_json(state, job, cluster));
+    }
+  }
+  Json restore;
+  if (job.restore) {
+    restore = {{"version", job.restore->version}, {"cluster", job.restore->cluster}};
+  }
+  return {{"id", job.id},
+          {"name", job.name},
+          {"requester", name_of(state, job.requester)},
+          {"phase", to_string(job.phase)},
+          {"reason", job.reason},
+          {"submitted_at", job.submitted_at},
+          {"ended_at", job.ended_at},
+          {"epoch", job.epoch},
+          {"is_fed", state.live.feeds.contains(job.id)},
+          {"restore_point", std::move(restore)},
+          {"clusters", std::move(clusters)},
+          {"notes", notes_json(job.notes, notes)}};
+}
+
+Json provider_json(const State& state, const Member& member, Now now) {
+  static const Provider kNobody;
+  const Provider* found = find_provider(state, member.id);
+  const Provider& provider = found == nullptr ? kNobody : *found;
+  Json seat;
+  if (const auto held = state.durable.seats.find(member.id); held != state.durable.seats.end()) {
+    seat = {{"job", held->second.job},
+            {"cluster", held->second.cluster},
+            {"stage", held->second.stage}};
+  }
+  const auto banned = std::max(provider.banned_until - now.steady, Milliseconds{0});
+  return {{"id", member.id},
+          {"name", member.name},
+          {"presence", to_string(provider.presence)},
+          {"is_paused", member.is_paused},
+          {"is_leaving", provider.is_leaving},
+          {"is_relayed", provider.is_relayed},
+          {"address", provider.address},
+          {"ram_gb", provider.measured.ram_gb},
+          {"threads", provider.measured.threads},
+          {"gflops", provider.measured.gflops},
+          {"mbps", provider.measured.mbps},
+          {"latency_ms", provider.measured.latency_ms},
+          {"strikes", provider.strikes},
+          {"banned_seconds", banned.count() / 1000},
+          {"place", std::move(seat)}};
+}
+
+}  // namespace
+
+std::string_view to_string(Presence presence) {
+  switch (presence) {
+    case Presence::kLost:
+      return "lost";
+    case Presence::kAwaited:
+      return "awaited";
+    case Presence::kSilent:
+      return "silent";
+    case Presence::kPresent:
+      return "present";
+  }
+  RAVNEST_CHECK(false);
+}
+
+std::string view(const State& state, Now now) {
+  Json providers = Json::array();
+  for (const auto& [id, member] : state.durable.members) {
+    if (member.role == Role::kProvider) {
+      providers.push_back(provider_json(state, member, now));
+    }
+  }
+  Json jobs = Json::array();
+  for (const auto& [id, job] : state.durable.jobs) {
+    jobs.push_back(job_json(state, job, kFewNotes));
+  }
+  const std::vector<Note> lines(state.live.lines.begin(), state.live.lines.end());
+  return dump({{"server",
+                {{"now", now.wall}, {"boot", state.durable.boot}, {"epoch", state.durable.epoch}}},
+               {"providers", std::move(providers)},
+               {"jobs", std::move(jobs)},
+               {"lines", notes_json(lines, kMostLines)}});
+}
+
+std::string job_view(const State& state, JobId id) {
+  const Job* job = find_job(state.durable, id);
+  if (job == nullptr) {
+    throw_invalid("[coordinator] expected a job that is known, got ", id, ".");
+  }
+  Json json = job_json(state, *job, kMostNotes);
+  json["curve"] = curve_json(state, id);
+  return dump(json);
+}
+
+}  // namespace ravnest::coordinator

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "ravnest/coordinator/state.h"
+
+namespace ravnest::coordinator {
+
+// The state for people: the dashboard's and `status`'s JSON, and Prometheus text. Values from
+// outside are text in JSON and escaped in labels; who shows them as HTML must still treat them as
+// text. Never a token, nor its hash.
+
+// {"server", "providers", "jobs", "lines"}; times are seconds of the wall clock.
+std::string view(const State& state, Now now);
+// One job, with its curve and all its notes. Throws std::invalid_argument where there is none.
+std::string job_view(const State& state, JobId job);
+std::string metrics(const State& state);
+
+std::string_view to_string(Presence presence);
+// As between the quotes of a Prometheus label.
+std::string escape_label(std::string_view text);
+
+}  // namespace ravnest::coordinator

@@ -1,0 +1,113 @@
+#include "ravnest/coordinator/plan_job.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "ravnest/base/error.h"
+#include "ravnest/graph/pt2/pt2.h"
+#include "ravnest/package/package.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/package/plans.h"
+
+namespace ravnest::coordinator {
+namespace {
+
+class PlanJob : public testing::Test {
+ protected:
+  Hash put_program() {
+    const auto file = folder_.path() / "model.pt2";
+    graph::write_pt2(package::make_program(), file);
+    return artifacts_.put_file(file);
+  }
+  MakePlan ask(const Hash& program, std::size_t providers, double ram_gb = 1.0) const {
+    MakePlan ask{.job = 3, .epoch = 7, .program = program};
+    for (std::size_t i = 0; i < providers; ++i) {
+      ask.pool.push_back({concat("provider-", i), {.ram_gb = ram_gb, .mbps = 100.0}});
+    }
+    return ask;
+  }
+  PlanAnswer answer(const MakePlan& ask) {
+    return plan_job(ask, artifacts_, {.scratch = folder_.path() / "scratch"});
+  }
+
+  TemporaryFolder folder_;
+  Artifacts artifacts_{folder_.path() / "artifacts"};
+};
+
+TEST_F(PlanJob, PutsEveryStagesFilesAmongTheArtifacts) {
+  const auto made = std::get<PlanMade>(answer(ask(put_program(), 3)));
+  EXPECT_EQ(made.job, 3);
+  EXPECT_EQ(made.epoch, 7);
+  ASSERT_EQ(made.plan.shapes.size(), 1U);
+  ASSERT_EQ(made.lineup[0].size(), 3U);
+  std::int64_t at = 0;
+  for (const StageShape& stage : made.plan.shapes[0].stages) {
+    EXPECT_EQ(stage.first_op, at);
+    at = stage.last_op;
+    EXPECT_GT(stage.memory_bytes, 0);
+    EXPECT_NO_THROW(graph::read_pt2(artifacts_.get(stage.sub_model), "sub-model"));
+    EXPECT_EQ(stage.files[stage.first_op == 0 ? 1 : 0].name, "node.json");
+    for (const File& file : stage.files) {
+      EXPECT_TRUE(artifacts_.has(file.hash));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "scratch" / "plan-3-7"));
+}
+
+// A provider lays the files out again, and package reads them.
+TEST_F(PlanJob, TheFilesAreANodesPartOfThePlan) {
+  const auto made = std::get<PlanMade>(answer(ask(put_program(), 3)));
+  const auto node_data = folder_.path() / "node_data";
+  const StageShape& stage = made.plan.shapes[0].stages[1];
+  const auto copy = [&](const Hash& hash, const std::filesystem::path& to) {
+    std::filesystem::create_directories(to.parent_path());
+    std::filesystem::copy_file(folder_.path() / "artifacts" / hash, to);
+  };
+  const auto stage_folder = node_data / "cluster_0" / "cluster-0.stage-1:1";
+  copy(stage.sub_model, stage_folder / "submod.pt2");
+  for (const File& file : stage.files) {
+    copy(file.hash,
+         file.name == "node.json" ? node_data / "nodes" / "node_1.json" : stage_folder / file.name);
+  }
+  const auto node = package::read_node(node_data, "node_1");
+  EXPECT_EQ(node.plan, made.plan.id);
+  EXPECT_EQ(node.previous, "cluster-0.stage-0:1");
+  EXPECT_EQ(node.next, "cluster-0.stage-2:1");
+  EXPECT_NO_THROW(package::read_stage(node_data, node));
+}
+
+TEST_F(PlanJob, ClustersThatAreCutAlikeShareTheirSubModels) {
+  MakePlan six = ask(put_program(), 6);
+  six.options.clusters = 2;
+  const auto made = std::get<PlanMade>(answer(six));
+  ASSERT_EQ(made.plan.shapes.size(), 2U);
+  for (std::size_t k = 0; k < made.plan.shapes[0].stages.size(); ++k) {
+    EXPECT_EQ(made.plan.shapes[0].stages[k].sub_model, made.plan.shapes[1].stages[k].sub_model);
+  }
+}
+
+TEST_F(PlanJob, TheSameQuestionHasTheSameAnswer) {
+  const Hash program = put_program();
+  const auto first = std::get<PlanMade>(answer(ask(program, 4)));
+  const auto second = std::get<PlanMade>(answer(ask(program, 4)));
+  EXPECT_EQ(first.plan, second.plan);
+  EXPECT_EQ(first.lineup, second.lineup);
+}
+
+TEST_F(PlanJob, APoolThatIsTooSmallIsNotFinal) {
+  const auto failed = std::get<PlanFailed>(answer(ask(put_program(), 2, 1e-9)));
+  EXPECT_FALSE(failed.is_final);
+  EXPECT_EQ(failed.epoch, 7);
+  EXPECT_NE(failed.reason.find("[planner]"), std::string::npos);
+}
+
+TEST_F(PlanJob, AProgramThatCannotBeReadIsFinal) {
+  std::ofstream(folder_.path() / "junk") << "not a model";
+  const Hash junk = artifacts_.put_file(folder_.path() / "junk");
+  EXPECT_TRUE(std::get<PlanFailed>(answer(ask(junk, 2))).is_final);
+  EXPECT_TRUE(std::get<PlanFailed>(answer(ask(std::string(64, 'a'), 2))).is_final);
+}
+
+}  // namespace
+}  // namespace ravnest::coordinator
