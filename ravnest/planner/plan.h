@@ -70,7 +70,7 @@ struct Ring {
   std::vector<std::string> parameters;  // in the order of use
   std::vector<std::string> buffers;     // that training changes
   std::int64_t nbytes = 0;              // of the parameters
-  std::vector<std::size_t> holders;  // by cluster: index of the stage
+  std::vector<std::size_t> holders;     // by cluster: index of the stage
 
   bool operator==(const Ring&) const = default;
 };

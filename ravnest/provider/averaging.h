@@ -82,8 +82,8 @@ class Averaging {
   // There are others to average with.
   static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
 
-  // What is averaged from here on; both outlive this or the next call. A training that goes on after
-  // a restart does not wait for clusters that may have ended meanwhile.
+  // What is averaged from here on; both outlive this or the next call. A training that goes on
+  // after a restart does not wait for clusters that may have ended meanwhile.
   void begin(engine::Stage& stage, UpdateRule& rule, bool goes_on);
   void on_update();
   void on_epoch();

@@ -99,6 +99,25 @@ TEST(GlooEngine, GoesOnWithoutALostMemberAndWithItAgain) {
   }
 }
 
+TEST(GlooEngine, GoesOnWithoutASlowMemberAndWithItAgain) {
+  RingOptions options = patient(1000);
+  options.patience = Milliseconds(500);
+  GlooRing ring(3, options, gloo_engine(false));
+  ring.make_all();
+  ring.start_all();
+  ring.offer_all();
+  expect_mean(ring, 0, {0, 1, 2});
+  ring[0].ring().offer();
+  ring[1].ring().offer();
+  expect_mean(ring, 1, {0, 1});
+  ring.offer_all();
+  for (const std::size_t rank : {0U, 1U, 2U}) {
+    ASSERT_TRUE(ring[rank].wait_for_averages(rank < 2 ? 3 : 2)) << rank;
+    EXPECT_TRUE(same_bits(ring[rank].averages.entries().back().result.values,
+                          ring[0].averages.entries().back().result.values));
+  }
+}
+
 TEST(GlooEngine, NamesWhoseValuesAreNotFinite) {
   GlooRing ring(3, patient(100), gloo_engine(false));
   ring.make_all();

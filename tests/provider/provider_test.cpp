@@ -137,7 +137,7 @@ TEST(Provider, PredictsAndValidatesWithTheTrainedWeights) {
   ASSERT_TRUE(cluster.root().submit({.purpose = Purpose::kValidate, .samples = 8},
                                     {batches[0].x, batches[0].t}, kLong));
   cluster.root().end_validation();
-  ASSERT_EQ(cluster.leaf().wait_for_validation(0, kLong), 1);
+  ASSERT_EQ(cluster.root().wait_for_validation(0, kLong), 1);
   const PassResult sums = cluster.root().last_validation();
   EXPECT_NEAR(sums.loss, 8 * wanted[0].toTensor().item<double>(), 1e-5);
   EXPECT_EQ(sums.counted, 8);

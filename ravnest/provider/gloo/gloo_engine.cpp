@@ -202,9 +202,7 @@ void GlooEngine::run() {
 void GlooEngine::work(Work& work) {
   const Task& task = work.task;
   const std::size_t size = task.participants.size();
-  if (size > 1) {
-    meet(work);
-  }
+  meet(work);
   if (!average(work)) {
     group_.reset();  // so that the others do not wait for us
     fail(task,
@@ -222,9 +220,7 @@ void GlooEngine::work(Work& work) {
         2 * (size - 1) *
         (result_.values.size() * sizeof(float) + result_.maxima.size() * sizeof(std::int64_t)) /
         size;
-    if (group_) {
-      standing_ = name_of(*group_);
-    }
+    standing_ = group_ ? name_of(*group_) : std::string();
   }
   listener_.on_moved(task.round);
 }
@@ -235,6 +231,9 @@ void GlooEngine::meet(const Work& work) {
   }
   group_.reset();
   const Task& task = work.task;
+  if (task.participants.size() == 1) {
+    return;
+  }
   auto settings = c10d::ProcessGroupGloo::Options::create(options_.silence);
   settings->threads = 1;
   settings->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(host_)};
