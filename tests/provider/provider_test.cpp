@@ -3,6 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <latch>
+#include <thread>
+
 #include "ravnest/base/error.h"
 #include "ravnest/package/trained.h"
 #include "ravnest/provider/stopped.h"
@@ -219,14 +222,25 @@ INSTANTIATE_TEST_SUITE_P(Stages, Restart, testing::Values(0U, 1U, 2U));
 
 TEST(Provider, SendsPassesInFlightAgainWhenAStageIsLost) {
   TestCluster cluster({2, 4});
+  std::latch is_third(1);
+  std::latch may_go_on(1);
+  ProviderCallbacks callbacks;
+  callbacks.on_learned = [&, count = 0](const PassHeader&, const PassResult&) mutable {
+    if (++count == 3) {
+      is_third.count_down();
+      may_go_on.wait();
+    }
+  };
   cluster.start(0);
-  cluster.start(2);
-  const auto batches = make_batches(12);
-  std::thread feeding([&] { cluster.train(batches); });  // waits for node_1
   cluster.start(1);
-  feeding.join();
+  cluster.start(2, callbacks);
+  const auto batches = make_batches(12);
+  std::thread feeding([&] { cluster.train(batches); });
+  is_third.wait();
   cluster.kill(1);
   cluster.start(1);
+  may_go_on.count_down();
+  feeding.join();
   cluster.end_training();
   for (const std::size_t stage : {0U, 2U}) {
     EXPECT_EQ(cluster.at(stage).status().loop.updates, 12U);

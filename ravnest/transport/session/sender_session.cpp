@@ -92,6 +92,9 @@ void SenderSession::flush(Milliseconds timeout) {
 void SenderSession::close(Milliseconds timeout) {
   const TimePoint deadline = deadline_in(timeout);
   std::unique_lock lock(mutex_);
+  if (is_broken_off_) {
+    return;
+  }
   is_closing_ = true;
   changed_.notify_all();
   wait_until_taken(lock, deadline);
@@ -120,6 +123,7 @@ void SenderSession::break_off(const std::string& reason) {
   Todo todo;
   {
     const std::lock_guard lock(mutex_);
+    is_broken_off_ = true;
     if (!status_.is_over()) {
       fail(std::make_exception_ptr(Error(ErrorKind::kPeerLost, "[transport] " + reason + ".")),
            todo);

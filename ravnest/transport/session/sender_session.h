@@ -89,6 +89,7 @@ class SenderSession : public Ticking, public std::enable_shared_from_this<Sender
   std::optional<TimePoint> refused_since_;
   std::uint64_t messages_ = 0;
   bool is_closing_ = false;
+  bool is_broken_off_ = false;  // by whoever had it, who does not care any more
 };
 
 }  // namespace ravnest::transport
