@@ -124,8 +124,8 @@ class Blocks {
 
 // Never destroyed: tensors may outlive whatever ends at the end of the program.
 Blocks& blocks() {
-  static Blocks* const all = new Blocks();
-  return *all;
+  static Blocks& all = *new Blocks();
+  return all;
 }
 
 void give_back(void* block) {
@@ -153,11 +153,10 @@ class BlockAllocator : public c10::Allocator {
 void use_block_allocator() {
   static std::once_flag once;
   std::call_once(once, [] {
-    static BlockAllocator* const allocator = new BlockAllocator();
     // A loader's worker is a fork, and may come while another thread holds the mutex.
     ::pthread_atfork([] { blocks().mutex.lock(); }, [] { blocks().mutex.unlock(); },
                      [] { blocks().mutex.unlock(); });
-    c10::SetCPUAllocator(allocator);
+    c10::SetCPUAllocator(new BlockAllocator());  // for good
   });
 }
 

@@ -65,7 +65,8 @@ std::vector<Case> all_cases() {
         cases.push_back({Place::kGather, rank, (scattered + 1) % kMembers, is_kill});
       }
       if (rank > 0) {
-        cases.push_back({Place::kReady, rank, 0, is_kill});
+        // Not the first: whoever was never seen is waited for.
+        cases.push_back({Place::kReady, rank, 1, is_kill});
         cases.push_back({Place::kDone, rank, 0, is_kill});
       }
     }
