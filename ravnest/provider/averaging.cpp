@@ -322,8 +322,8 @@ void Averaging::offer(std::size_t stream) {
       part->offer();
     }
   }
-  if (is_first &&
-      !goes_on_) {  // clusters begin when they can: the first averaging brings them together
+  // Clusters begin when they can: the first averaging brings them together.
+  if (is_first && !goes_on_) {
     hold_until_ = transport::deadline_in(transport::kForEver);
   } else if (is_offered && options_.is_blocking) {
     hold_until_ = transport::deadline_in(options_.patience);

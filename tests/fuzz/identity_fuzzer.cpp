@@ -2,37 +2,21 @@
 // certificate or a key: what is accepted prints and reads again the same, and everything that is
 // asked of it is answered or refused.
 
-#include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "ravnest/trust/authority.h"
 #include "ravnest/trust/encoding.h"
 #include "ravnest/trust/identity.h"
+#include "tests/fuzz/finding.h"
 
 namespace {
 
 using namespace ravnest::trust;
+using ravnest::accepted;
+using ravnest::require;
 
 const WallTime kNow = std::chrono::sys_days(std::chrono::year(2026) / 11 / 16);
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-// The input may be refused with std::invalid_argument; anything else is a finding.
-template <typename Run>
-bool accepted(Run&& run) {
-  try {
-    run();
-    return true;
-  } catch (const std::invalid_argument&) {
-    return false;
-  }
-}
 
 void ask(const Certificate& certificate) {
   static const Authority kAuthority = Authority::make(kNow);

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <stdexcept>
 
 #include "ravnest/graph/cost/cost.h"
 #include "ravnest/graph/lint.h"
@@ -10,26 +8,12 @@
 #include "ravnest/graph/program.h"
 #include "ravnest/graph/slice.h"
 #include "ravnest/graph/text/text.h"
+#include "tests/fuzz/finding.h"
 
 namespace ravnest::graph {
 
-// Ends the run where libFuzzer keeps the input.
-inline void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-// The input may be refused with std::invalid_argument; anything else is a finding.
-template <typename Run>
-bool accepted(Run&& run) {
-  try {
-    run();
-    return true;
-  } catch (const std::invalid_argument&) {
-    return false;
-  }
-}
+using ravnest::accepted;
+using ravnest::require;
 
 inline void slice_anywhere(const Program& program) {
   const std::size_t ops = program.graph.ops.size();

@@ -1,23 +1,18 @@
 // Reads the input as a token: what is accepted prints and reads again the same. With an odd first
 // byte the rest becomes a token with the right checksum, which must come back.
 
-#include <cstdlib>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "ravnest/trust/token.h"
+#include "tests/fuzz/finding.h"
 
 namespace {
 
 using namespace ravnest::trust;
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
+using ravnest::require;
 
 void require_round_trip(const Token& token) {
   const std::string text = to_text(token);

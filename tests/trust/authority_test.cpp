@@ -85,7 +85,7 @@ TEST(Authority, RefusesAnIdThatPlaysTricks) {
 }
 
 TEST(Authority, StaysTheSameInItsFolder) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const Authority made = Authority::open(folder.path(), kNow);
   const Authority again = Authority::open(folder.path(), kNow + days(1));
   EXPECT_EQ(made.certificate().fingerprint(), again.certificate().fingerprint());
@@ -94,7 +94,7 @@ TEST(Authority, StaysTheSameInItsFolder) {
 }
 
 TEST(Authority, KeepsItsKeyWhereTheCertificateIsLost) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const Certificate issued = identity_of(Authority::open(folder.path(), kNow), kMember).certificate;
   std::filesystem::remove(folder.path() / "ca.crt");
   const Authority again = Authority::open(folder.path(), kNow);
@@ -104,7 +104,7 @@ TEST(Authority, KeepsItsKeyWhereTheCertificateIsLost) {
 }
 
 TEST(Authority, DoesNotReplaceAKeyThatItCannotRead) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   write(folder.path() / "ca.key", "cut off");
   ::chmod((folder.path() / "ca.key").c_str(), 0600);
   EXPECT_TRUE(has(refusal_of([&] { Authority::open(folder.path(), kNow); }), "a private key"));
@@ -117,7 +117,7 @@ class AuthorityFolder : public ::testing::Test {
   std::string said(WallTime now = kNow) const {
     return refusal_of([&] { static_cast<void>(Authority::open(folder_.path(), now)); });
   }
-  const TestFolder folder_;
+  const TemporaryFolder folder_;
   const std::filesystem::path key_ = folder_.path() / "ca.key";
   const std::filesystem::path certificate_ = folder_.path() / "ca.crt";
 };
@@ -128,7 +128,7 @@ TEST_F(AuthorityFolder, RefusesAKeyThatOthersMayRead) {
 }
 
 TEST_F(AuthorityFolder, RefusesTheCertificateOfAnotherKey) {
-  const TestFolder other;
+  const TemporaryFolder other;
   static_cast<void>(Authority::open(other.path(), kNow));
   std::filesystem::copy_file(other.path() / "ca.crt", certificate_,
                              std::filesystem::copy_options::overwrite_existing);

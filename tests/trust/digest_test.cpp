@@ -31,7 +31,7 @@ TEST(Digest, IsTheSameInParts) {
 }
 
 TEST(Digest, OfAFileIsOfItsBytes) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "as";
   std::ofstream(path) << std::string(1'000'000, 'a');
   EXPECT_EQ(to_hex(sha256_file(path)), kOfAMillionAs);
@@ -40,7 +40,7 @@ TEST(Digest, OfAFileIsOfItsBytes) {
 }
 
 TEST(Digest, OfAFileLargerThanOnePartIsOfAllOfIt) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "large";
   const std::string text((std::size_t{3} << 20) + 17, 'x');
   std::ofstream(path) << text;

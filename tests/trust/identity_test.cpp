@@ -19,7 +19,7 @@ class IdentityFile : public ::testing::Test {
     return refusal_of([&] { static_cast<void>(read_identity(file_, now)); });
   }
 
-  const TestFolder folder_;
+  const TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_.path() / "identity.pem";
   const Authority authority_ = Authority::make(kNow);
   const Identity identity_ = identity_of(authority_, {.id = "box-1", .role = Role::kRequester});

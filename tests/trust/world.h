@@ -1,37 +1,18 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "ravnest/trust/authority.h"
+#include "tests/base/temporary_folder.h"
 
 namespace ravnest::trust {
 
 inline const WallTime kNow =
     std::chrono::sys_days(std::chrono::year(2026) / 11 / 16) + std::chrono::hours(12);
-
-// A folder that goes with the test.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "ravnest-trust-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What a call says when it refuses its input; empty where it does not.
 inline std::string refusal_of(const std::function<void()>& call) {
