@@ -14,11 +14,6 @@ namespace ravnest {
 
 namespace {
 
-[[noreturn]] void throw_io(const std::filesystem::path& target, const char* verb) {
-  throw Error(ErrorKind::kIo, concat("[base] cannot ", verb, " '", target.string(),
-                                     "': ", std::strerror(errno), "."));
-}
-
 // The rename itself must survive a power cut too.
 void sync_folder(const std::filesystem::path& target) {
   const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");

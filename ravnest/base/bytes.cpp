@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 
@@ -14,11 +13,6 @@
 namespace ravnest {
 
 namespace {
-
-[[noreturn]] void throw_io(const std::filesystem::path& path, const char* verb) {
-  throw Error(ErrorKind::kIo, concat("[base] cannot ", verb, " '", path.string(),
-                                     "': ", std::strerror(errno), "."));
-}
 
 // Closes the descriptor when it goes out of scope.
 class Descriptor {

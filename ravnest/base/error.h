@@ -36,6 +36,9 @@ template <typename... Parts>
   throw std::invalid_argument(concat(parts...));
 }
 
+// Throws Error(kIo): cannot `verb` the file, for the reason that errno holds.
+[[noreturn]] void throw_io(const std::string& path, const char* verb);
+
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
 }  // namespace ravnest

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iomanip>
+#include <sstream>
 
 namespace ravnest {
 
@@ -223,6 +225,14 @@ std::string format_number(double number) {
   std::snprintf(text.data(), text.size(), "%.*f", decimals, number);
   return text.data();
 }
+
+std::string format_fixed(double number, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << number;
+  return std::move(out).str();
+}
+
+std::string format_percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
 std::string format_seconds(double seconds) {
   if (!std::isfinite(seconds)) {

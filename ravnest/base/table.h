@@ -69,6 +69,10 @@ std::string format_flops(std::int64_t flops);
 std::string format_seconds(double seconds);
 // 1234.5 → "1,235"; 12.34 → "12.3"; 0.1234 → "0.123".
 std::string format_number(double number);
+// 12.345 with 2 digits → "12.35".
+std::string format_fixed(double number, int digits);
+// 0.123 → "12 %".
+std::string format_percent(double share);
 // 11173962 → "11,173,962".
 std::string format_grouped(std::int64_t count);
 
