@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kRun = "run";
 constexpr const char* kPasses = "passes";
+constexpr const char* kInterrupted = "interrupted";
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -70,6 +71,9 @@ void write_trained(const fs::path& node_data, const NodeConfig& node, const Trai
   StoredTensors stored{.tensors = trained.tensors, .metadata = place_of(node)};
   stored.metadata[kRun] = trained.run;
   stored.metadata[kPasses] = std::to_string(trained.passes);
+  if (trained.is_interrupted) {
+    stored.metadata[kInterrupted] = "true";
+  }
   write_safetensors(stored, trained_file(node_data, node));
 }
 
@@ -84,6 +88,7 @@ TrainedStage read_trained(const fs::path& node_data, const NodeConfig& node) {
   check_place(stored.metadata, node, file);
   return {.run = text_of(stored.metadata, kRun, file),
           .passes = passes_of(stored.metadata, file),
+          .is_interrupted = stored.metadata.contains(kInterrupted),
           .tensors = std::move(stored.tensors)};
 }
 

@@ -11,10 +11,12 @@
 namespace ravnest::package {
 
 // A node's weights after training: submod_<k>.safetensors in its stage's folder, with the
-// metadata plan, cluster, stage, stages, run and passes.
+// metadata plan, cluster, stage, stages, run and passes, and interrupted where it was.
 struct TrainedStage {
   std::string run;           // equal on all nodes of a cluster's run
   std::uint64_t passes = 0;  // that were applied
+  // The run was ended before its training was: stages may be some passes apart.
+  bool is_interrupted = false;
   // Parameters and buffers by the names of the model's state dict. Of tied names the first is
   // enough; a parameter that lives elsewhere (NodeConfig::tied) may be there, and is not used.
   std::map<std::string, StoredTensor> tensors;

@@ -24,8 +24,6 @@ constexpr double kDefaultGflops = 50.0;
 constexpr std::size_t kMostFileBytes = 64'000'000;
 constexpr std::size_t kMostDepth = 16;
 constexpr std::size_t kMostShown = 80;
-// Below any machine or network; times stay finite.
-constexpr double kLeast = 1e-9;
 constexpr double kMostRamGb = 1e6;
 constexpr double kMostMbps = 1e9;
 constexpr double kMostGflops = 1e12;
@@ -180,7 +178,7 @@ class PoolReader {
   double positive(const std::string& place, const Json& value, const char* key, double most,
                   const char* unit) const {
     const double number = value.is_number() ? value.get<double>() : 0.0;
-    if (!(number >= kLeast) || !(number <= most)) {
+    if (!(number >= kLeastFigure) || !(number <= most)) {
       refuse(place, ": expected \"", key, "\" to be a number of ", unit, " above 0 and up to ",
              most, ", got ", shown(value));
     }

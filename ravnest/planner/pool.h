@@ -11,6 +11,9 @@
 
 namespace ravnest::planner {
 
+// Below any machine or network; times stay finite.
+inline constexpr double kLeastFigure = 1e-9;
+
 struct Link {
   double mbps = 0.0;  // each way
   double latency_ms = 0.0;

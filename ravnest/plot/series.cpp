@@ -13,7 +13,7 @@ namespace ravnest::plot {
 
 namespace {
 
-constexpr std::size_t kFewValues = 100;  // all of which are shown
+constexpr std::size_t kUncutValues = 100;  // all of which are shown
 
 // Distance of round numbers so that at most `most` of them lie in a span.
 double tick_step(double span, std::size_t most) {
@@ -77,7 +77,7 @@ std::optional<Range> shown_range(std::span<const double> values, std::span<const
     return std::nullopt;
   }
   std::ranges::sort(sorted);
-  const std::size_t cut = sorted.size() <= kFewValues ? 0 : sorted.size() / 100;
+  const std::size_t cut = sorted.size() <= kUncutValues ? 0 : sorted.size() / 100;
   Range range{.low = sorted[cut], .high = sorted[sorted.size() - 1 - cut]};
   for (const double value : always) {
     if (std::isfinite(value)) {

@@ -111,4 +111,8 @@ inline Bytes bytes_of(std::string_view text) {
   return Bytes::copy_of(std::as_bytes(std::span(text)));
 }
 
+inline std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace ravnest::graph

@@ -84,10 +84,6 @@ Bytes written(const Program& program) {
   return Bytes::map_file(folder.path() / "model.pt2");
 }
 
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // The archive with another content of one entry, or without it.
 std::string replaced(const Bytes& archive, const std::string& name,
                      const std::optional<std::string>& content) {
@@ -103,7 +99,7 @@ std::string replaced(const Bytes& archive, const std::string& name,
   return handmade_zip(entries);
 }
 
-std::string error_of(const std::string& archive) {
+std::string pt2_error(const std::string& archive) {
   try {
     read_pt2(bytes_of(archive), "label.pt2");
   } catch (const std::invalid_argument& error) {
@@ -112,8 +108,8 @@ std::string error_of(const std::string& archive) {
   return "no error";
 }
 
-void expect_refused(const std::string& archive, const std::string& reason) {
-  const std::string error = error_of(archive);
+void expect_pt2_refused(const std::string& archive, const std::string& reason) {
+  const std::string error = pt2_error(archive);
   EXPECT_TRUE(error.starts_with("[graph] ")) << error;
   EXPECT_NE(error.find("label.pt2"), std::string::npos) << error;
   EXPECT_NE(error.find(reason), std::string::npos) << error;
@@ -234,53 +230,53 @@ TEST(Pt2, SaysWhichFileIsMissing) {
 }
 
 TEST(Pt2, AcceptsKeysItDoesNotKnow) {
-  EXPECT_EQ(error_of(with_model([](Json& model) {
+  EXPECT_EQ(pt2_error(with_model([](Json& model) {
               model["future"] = {{"deep", Json::array({1, 2})}};
               graph_of(model)["future"] = 1;
               relu_of(model)["future"] = nullptr;
             })),
             "no error");
-  EXPECT_EQ(error_of(with_weights([](Json& config) { config["config"]["w"]["future"] = 1; })),
+  EXPECT_EQ(pt2_error(with_weights([](Json& config) { config["config"]["w"]["future"] = 1; })),
             "no error");
 }
 
 TEST(Pt2, RefusesAnArchiveOfSomethingElse) {
-  expect_refused(replaced(small(), "archive_format", std::nullopt), "not a .pt2 archive");
-  expect_refused(replaced(small(), "archive_format", "pt3"), "not a .pt2 archive");
-  expect_refused(replaced(small(), "byteorder", "big"), "big-endian");
-  expect_refused(handmade_zip({}), "not a .pt2 archive");
+  expect_pt2_refused(replaced(small(), "archive_format", std::nullopt), "not a .pt2 archive");
+  expect_pt2_refused(replaced(small(), "archive_format", "pt3"), "not a .pt2 archive");
+  expect_pt2_refused(replaced(small(), "byteorder", "big"), "big-endian");
+  expect_pt2_refused(handmade_zip({}), "not a .pt2 archive");
 }
 
 TEST(Pt2, RefusesAMissingPart) {
   for (const char* name : {kModel, kWeightsConfig, "data/constants/model_constants_config.json",
                            "data/weights/weight_0"}) {
-    expect_refused(replaced(small(), name, std::nullopt), name);
+    expect_pt2_refused(replaced(small(), name, std::nullopt), name);
   }
 }
 
 TEST(Pt2, RefusesJsonThatIsNone) {
   for (const char* entry : {kModel, kWeightsConfig}) {
     for (const char* text : {"", "{", "nonsense", "{\"a\": \"\xff\"}", "[1, 2", "\"\\u12\""}) {
-      expect_refused(replaced(small(), entry, text), entry);
+      expect_pt2_refused(replaced(small(), entry, text), entry);
     }
     for (const char* text : {"null", "1", "[]", "{}", "\"text\""}) {
-      expect_refused(replaced(small(), entry, text), "");
+      expect_pt2_refused(replaced(small(), entry, text), "");
     }
   }
 }
 
 TEST(Pt2, RefusesDeepNesting) {
   for (const char* entry : {kModel, kWeightsConfig}) {
-    expect_refused(replaced(small(), entry, std::string(1000000, '[')), "nested too deeply");
+    expect_pt2_refused(replaced(small(), entry, std::string(1000000, '[')), "nested too deeply");
     std::string objects;
     for (int i = 0; i < 100000; ++i) {
       objects += "{\"config\":";
     }
-    expect_refused(replaced(small(), entry, objects), "nested too deeply");
-    expect_refused(replaced(small(), entry,
-                            R"({"config": {"w": )" + std::string(100000, '[') +
-                                std::string(100000, ']') + "}}"),
-                   "nested too deeply");
+    expect_pt2_refused(replaced(small(), entry, objects), "nested too deeply");
+    expect_pt2_refused(replaced(small(), entry,
+                                R"({"config": {"w": )" + std::string(100000, '[') +
+                                    std::string(100000, ']') + "}}"),
+                       "nested too deeply");
   }
 }
 
@@ -305,10 +301,10 @@ TEST(Pt2, RefusesMissingKeys) {
       {"sizes", [](Json& model) { graph_of(model)["tensor_values"]["x"].erase("sizes"); }},
   };
   for (const auto& [key, change] : cases) {
-    expect_refused(with_model(change), concat("'", key, "'"));
+    expect_pt2_refused(with_model(change), concat("'", key, "'"));
   }
   for (const char* key : {"path_name", "is_param", "use_pickle", "tensor_meta"}) {
-    expect_refused(with_weights([&](Json& config) { config["config"]["w"].erase(key); }), key);
+    expect_pt2_refused(with_weights([&](Json& config) { config["config"]["w"].erase(key); }), key);
   }
 }
 
@@ -322,7 +318,7 @@ void replace_everywhere(const char* entry, const Json& substitute) {
     for (Json::json_pointer at{pointer}; !at.empty(); at = at.parent_pointer()) {
       Json changed = original;
       changed[at] = substitute;
-      refused += error_of(replaced(small(), entry, changed.dump())) == "no error" ? 0 : 1;
+      refused += pt2_error(replaced(small(), entry, changed.dump())) == "no error" ? 0 : 1;
     }
   }
   EXPECT_GT(refused, 10) << substitute;
@@ -342,13 +338,13 @@ TEST(Pt2, RefusesUsesOfWhatIsNotDefinedBefore) {
       graph_of(model)["nodes"][0]["inputs"][0]["arg"]["as_tensor"]["name"] = name;
     });
   };
-  expect_refused(with_argument("nobody"), "'nobody' is used but not defined");
-  expect_refused(with_argument("z"), "'z' is used but not defined");
-  expect_refused(with_argument("y"), "'y' is used but not defined");
+  expect_pt2_refused(with_argument("nobody"), "'nobody' is used but not defined");
+  expect_pt2_refused(with_argument("z"), "'z' is used but not defined");
+  expect_pt2_refused(with_argument("y"), "'y' is used but not defined");
 }
 
 TEST(Pt2, RefusesWhatIsDefinedTwice) {
-  expect_refused(
+  expect_pt2_refused(
       with_model([](Json& model) { relu_of(model)["outputs"][0]["as_tensor"]["name"] = "x"; }),
       "'x' is defined twice");
 }
@@ -359,17 +355,17 @@ TEST(Pt2, RefusesOperatorsThatAreNotOnTheList) {
         "torch.ops.aten.save.default", "torch.ops.aten.record_stream.default",
         "torch.ops.mylib.relu.default", "torch.ops.prim.device.default", "os.system",
         "_operator.delitem", "relu", "", "aten.relu.default.more"}) {
-    expect_refused(with_model([&](Json& model) { relu_of(model)["target"] = target; }),
-                   "not on the list");
+    expect_pt2_refused(with_model([&](Json& model) { relu_of(model)["target"] = target; }),
+                       "not on the list");
   }
 }
 
 TEST(Pt2, RefusesAnotherMajorVersionOfTheSchema) {
   for (const int major : {9, 7, 1000000}) {
-    expect_refused(with_model([&](Json& model) { model["schema_version"]["major"] = major; }),
-                   concat("expected schema version 8, got ", major));
+    expect_pt2_refused(with_model([&](Json& model) { model["schema_version"]["major"] = major; }),
+                       concat("expected schema version 8, got ", major));
   }
-  EXPECT_EQ(error_of(with_model([](Json& model) { model["schema_version"]["minor"] = 99; })),
+  EXPECT_EQ(pt2_error(with_model([](Json& model) { model["schema_version"]["minor"] = 99; })),
             "no error");
 }
 
@@ -378,19 +374,19 @@ TEST(Pt2, RefusesShapesNobodyCanHold) {
     return with_model(
         [=](Json& model) { graph_of(model)["tensor_values"][value]["sizes"][0]["as_int"] = size; });
   };
-  expect_refused(with_size("y", std::int64_t{1} << 38), "more than 512 GiB");
-  expect_refused(with_size("y", INT64_MAX), "more than 512 GiB");
-  expect_refused(with_size("y", -1), "negative size");
-  expect_refused(with_size("w", std::int64_t{1} << 38), "label.pt2");
-  expect_refused(with_model([](Json& model) {
-                   Json& meta = graph_of(model)["tensor_values"]["y"];
-                   for (int i = 0; i < 100; ++i) {
-                     meta["sizes"].push_back({{"as_int", 1}});
-                     meta["strides"].push_back({{"as_int", 1}});
-                   }
-                 }),
-                 "at most 64");
-  expect_refused(
+  expect_pt2_refused(with_size("y", std::int64_t{1} << 38), "more than 512 GiB");
+  expect_pt2_refused(with_size("y", INT64_MAX), "more than 512 GiB");
+  expect_pt2_refused(with_size("y", -1), "negative size");
+  expect_pt2_refused(with_size("w", std::int64_t{1} << 38), "label.pt2");
+  expect_pt2_refused(with_model([](Json& model) {
+                       Json& meta = graph_of(model)["tensor_values"]["y"];
+                       for (int i = 0; i < 100; ++i) {
+                         meta["sizes"].push_back({{"as_int", 1}});
+                         meta["strides"].push_back({{"as_int", 1}});
+                       }
+                     }),
+                     "at most 64");
+  expect_pt2_refused(
       with_model([](Json& model) { graph_of(model)["tensor_values"]["y"]["strides"].erase(0); }),
       "as many strides as sizes");
 }
@@ -401,47 +397,49 @@ TEST(Pt2, RefusesWeightsThatDoNotFitTheirBytes) {
   };
   for (const std::int64_t lie :
        {std::int64_t{-1}, std::int64_t{7}, std::int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
-    expect_refused(with_meta([&](Json& meta) { meta["sizes"][0]["as_int"] = lie; }), "weight 'w'");
-    expect_refused(with_meta([&](Json& meta) { meta["strides"][0]["as_int"] = lie; }),
-                   "weight 'w'");
-    expect_refused(with_meta([&](Json& meta) { meta["storage_offset"]["as_int"] = lie; }),
-                   "weight 'w'");
+    expect_pt2_refused(with_meta([&](Json& meta) { meta["sizes"][0]["as_int"] = lie; }),
+                       "weight 'w'");
+    expect_pt2_refused(with_meta([&](Json& meta) { meta["strides"][0]["as_int"] = lie; }),
+                       "weight 'w'");
+    expect_pt2_refused(with_meta([&](Json& meta) { meta["storage_offset"]["as_int"] = lie; }),
+                       "weight 'w'");
   }
-  expect_refused(with_meta([](Json& meta) { meta["storage_offset"]["as_int"] = 1; }),
-                 "do not fit into the 24 bytes");
-  expect_refused(with_meta([](Json& meta) {
-                   meta["sizes"][0] = {{"as_expr", {{"expr_str", "Symbol('s0')"}}}};
-                 }),
-                 "weight 'w'");
-  expect_refused(with_meta([](Json& meta) { meta["dtype"] = 99; }), "dtype");
-  expect_refused(with_meta([](Json& meta) { meta["layout"] = 1; }), "dense");
-  expect_refused(replaced(small(), "data/weights/weight_0", std::string(23, 'x')),
-                 "do not fit into the 23 bytes");
+  expect_pt2_refused(with_meta([](Json& meta) { meta["storage_offset"]["as_int"] = 1; }),
+                     "do not fit into the 24 bytes");
+  expect_pt2_refused(with_meta([](Json& meta) {
+                       meta["sizes"][0] = {{"as_expr", {{"expr_str", "Symbol('s0')"}}}};
+                     }),
+                     "weight 'w'");
+  expect_pt2_refused(with_meta([](Json& meta) { meta["dtype"] = 99; }), "dtype");
+  expect_pt2_refused(with_meta([](Json& meta) { meta["layout"] = 1; }), "dense");
+  expect_pt2_refused(replaced(small(), "data/weights/weight_0", std::string(23, 'x')),
+                     "do not fit into the 23 bytes");
 }
 
 TEST(Pt2, NeverReadsPicklesOrOtherPaths) {
-  expect_refused(with_weights([](Json& config) { config["config"]["w"]["use_pickle"] = true; }),
-                 "never read");
+  expect_pt2_refused(with_weights([](Json& config) { config["config"]["w"]["use_pickle"] = true; }),
+                     "never read");
   for (const char* path : {"../weight_0", "weight_0/../../x", "/etc/passwd", "weight_", "weight_x",
                            "tensor_0", "", "custom_obj_0"}) {
-    expect_refused(with_weights([&](Json& config) { config["config"]["w"]["path_name"] = path; }),
-                   "never read");
+    expect_pt2_refused(
+        with_weights([&](Json& config) { config["config"]["w"]["path_name"] = path; }),
+        "never read");
   }
 }
 
 TEST(Pt2, RefusesWeightsThatAreNotStored) {
-  expect_refused(with_weights([](Json& config) { config["config"] = Json::object(); }),
-                 "'w' is used but not stored");
-  expect_refused(with_weights([](Json& config) {
-                   config["config"]["w"]["tensor_meta"]["sizes"][0]["as_int"] = 1;
-                   config["config"].erase("tied");
-                 }),
-                 "another shape or dtype");
+  expect_pt2_refused(with_weights([](Json& config) { config["config"] = Json::object(); }),
+                     "'w' is used but not stored");
+  expect_pt2_refused(with_weights([](Json& config) {
+                       config["config"]["w"]["tensor_meta"]["sizes"][0]["as_int"] = 1;
+                       config["config"].erase("tied");
+                     }),
+                     "another shape or dtype");
 }
 
 TEST(Pt2, RefusesExpressionsThatAreNone) {
   for (const char* expr : {"", "__import__('os')", "Symbol('s0'", "Mul(Symbol('s0'))(2)"}) {
-    expect_refused(
+    expect_pt2_refused(
         with_model([&](Json& model) {
           graph_of(model)["tensor_values"]["x"]["sizes"][0] = {{"as_expr", {{"expr_str", expr}}}};
         }),
@@ -500,32 +498,32 @@ TEST(Pt2, FlattensRegionsWithoutGradients) {
 
 TEST(Pt2, RefusesControlFlowThatDependsOnData) {
   for (const char* op : {"cond", "while_loop", "map_impl", "anything"}) {
-    expect_refused(with_model(within(op, Json::array())), "control flow");
+    expect_pt2_refused(with_model(within(op, Json::array())), "control flow");
   }
   const Json on = Json::array({{{"as_string", "cpu"}},
                                {{"as_scalar_type", 13}},
                                {{"as_bool", true}},
                                {{"as_bool", false}}});
-  expect_refused(with_model(within("wrap_with_autocast", on)), "autocast");
-  expect_refused(
+  expect_pt2_refused(with_model(within("wrap_with_autocast", on)), "autocast");
+  expect_pt2_refused(
       with_model([](Json& model) { relu_of(model)["target"] = "torch.ops.higher_order.cond"; }),
       "control flow");
 }
 
 TEST(Pt2, RefusesCustomObjectsAndTokens) {
-  expect_refused(with_model([](Json& model) {
-                   model["graph_module"]["signature"]["input_specs"][1] = {
-                       {"custom_obj", {{"arg", {{"name", "x"}}}}}};
-                 }),
-                 "custom objects");
-  expect_refused(with_model([](Json& model) {
-                   relu_of(model)["inputs"][0]["arg"] = {{"as_custom_obj", {{"name", "x"}}}};
-                 }),
-                 "not supported");
+  expect_pt2_refused(with_model([](Json& model) {
+                       model["graph_module"]["signature"]["input_specs"][1] = {
+                           {"custom_obj", {{"arg", {{"name", "x"}}}}}};
+                     }),
+                     "custom objects");
+  expect_pt2_refused(with_model([](Json& model) {
+                       relu_of(model)["inputs"][0]["arg"] = {{"as_custom_obj", {{"name", "x"}}}};
+                     }),
+                     "not supported");
 }
 
 TEST(Pt2, RefusesACountOfInputsThatDiffers) {
-  expect_refused(
+  expect_pt2_refused(
       with_model([](Json& model) { model["graph_module"]["signature"]["input_specs"].erase(0); }),
       "expected one input spec for each");
 }

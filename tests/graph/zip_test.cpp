@@ -12,12 +12,8 @@
 namespace ravnest::graph {
 namespace {
 
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Reads the whole archive; the refusal, or "no error".
-std::string error_of(const std::string& archive) {
+std::string zip_error(const std::string& archive) {
   try {
     const ZipReader reader(bytes_of(archive), "label.pt2");
     for (const std::string& name : reader.names()) {
@@ -29,8 +25,8 @@ std::string error_of(const std::string& archive) {
   return "no error";
 }
 
-void expect_refused(const std::string& archive, const std::string& reason) {
-  const std::string error = error_of(archive);
+void expect_zip_refused(const std::string& archive, const std::string& reason) {
+  const std::string error = zip_error(archive);
   EXPECT_NE(error.find("'label.pt2'"), std::string::npos) << error;
   EXPECT_NE(error.find(reason), std::string::npos) << error;
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
@@ -93,7 +89,7 @@ TEST(Zip, GivesBackWhatWasWritten) {
 }
 
 TEST(Zip, ReadsAnArchiveWithoutEntriesAndAnEmptyEntry) {
-  EXPECT_EQ(error_of(written([](ZipWriter&) {})), "no error");
+  EXPECT_EQ(zip_error(written([](ZipWriter&) {})), "no error");
   const std::string archive = written([](ZipWriter& writer) { writer.add("none", ""); });
   EXPECT_TRUE(ZipReader(bytes_of(archive), "label").read("none").empty());
 }
@@ -135,7 +131,8 @@ TEST(Zip, TheFileAppearsAtFinish) {
 }
 
 TEST(Zip, ReadsWhatAnotherWriterMade) {
-  EXPECT_EQ(error_of(handmade_zip({{.name = "r/a", .content = "x"}, {.name = "r/b"}})), "no error");
+  EXPECT_EQ(zip_error(handmade_zip({{.name = "r/a", .content = "x"}, {.name = "r/b"}})),
+            "no error");
 }
 
 TEST(Zip, SaysWhichEntryIsMissing) {
@@ -146,7 +143,7 @@ TEST(Zip, SaysWhichEntryIsMissing) {
 TEST(Zip, RefusesEveryTruncation) {
   const std::string archive = small_archive();
   for (std::size_t size = 0; size < archive.size(); ++size) {
-    const std::string error = error_of(archive.substr(0, size));
+    const std::string error = zip_error(archive.substr(0, size));
     EXPECT_NE(error.find("'label.pt2'"), std::string::npos) << size << ": " << error;
   }
 }
@@ -154,7 +151,7 @@ TEST(Zip, RefusesEveryTruncation) {
 TEST(Zip, RefusesEveryMissingBeginning) {
   const std::string archive = small_archive();
   for (std::size_t start = 1; start <= archive.size(); ++start) {
-    EXPECT_NE(error_of(archive.substr(start)), "no error") << start;
+    EXPECT_NE(zip_error(archive.substr(start)), "no error") << start;
   }
 }
 
@@ -163,7 +160,7 @@ TEST(Zip, AnyChangedBitIsRefusedOrHarmless) {
   for (std::size_t bit = 0; bit < archive.size() * 8; ++bit) {
     std::string changed = archive;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
-    if (error_of(changed) == "no error") {
+    if (zip_error(changed) == "no error") {
       const ZipReader reader(bytes_of(changed), "label");
       EXPECT_EQ(text_of(reader.read("a")), "first") << bit;
       EXPECT_EQ(text_of(reader.read("folder/b")), std::string(100, 'b')) << bit;
@@ -172,80 +169,84 @@ TEST(Zip, AnyChangedBitIsRefusedOrHarmless) {
 }
 
 TEST(Zip, RefusesTrailingBytes) {
-  expect_refused(small_archive() + "x", "does not end like a zip file");
-  expect_refused(small_archive() + std::string(22, '\0'), "does not end like a zip file");
+  expect_zip_refused(small_archive() + "x", "does not end like a zip file");
+  expect_zip_refused(small_archive() + std::string(22, '\0'), "does not end like a zip file");
 }
 
 TEST(Zip, RefusesCompressedAndEncryptedEntries) {
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .method = 8}}), "compressed");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .flags = 1}}), "encrypted");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .method = 8}}), "compressed");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .flags = 1}}), "encrypted");
 }
 
 TEST(Zip, RefusesADamagedEntry) {
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .crc = 7}}), "checksum");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .crc = 7}}), "checksum");
 }
 
 TEST(Zip, RefusesNamesThatAreNoPlainRelativePath) {
   for (const char* name : {"", "/etc/passwd", "r/../a", "../a", "r/..", "r//a", "r/a/", "r\\a",
                            "C:/a", "r/\n", "r/\x7f"}) {
-    expect_refused(handmade_zip({{.name = name, .content = "x"}}), "plain relative path");
+    expect_zip_refused(handmade_zip({{.name = name, .content = "x"}}), "plain relative path");
   }
-  expect_refused(handmade_zip({{.name = std::string("r/a\0b", 5), .content = "x"}}),
-                 "plain relative path");
-  expect_refused(handmade_zip({{.name = "r/" + std::string(600, 'n'), .content = "x"}}),
-                 "plain relative path");
+  expect_zip_refused(handmade_zip({{.name = std::string("r/a\0b", 5), .content = "x"}}),
+                     "plain relative path");
+  expect_zip_refused(handmade_zip({{.name = "r/" + std::string(600, 'n'), .content = "x"}}),
+                     "plain relative path");
 }
 
 TEST(Zip, RefusesEntriesOutsideOneCommonFolder) {
-  expect_refused(handmade_zip({{.name = "a", .content = "x"}}), "common folder");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x"}, {.name = "s/a", .content = "x"}}),
-                 "common folder");
+  expect_zip_refused(handmade_zip({{.name = "a", .content = "x"}}), "common folder");
+  expect_zip_refused(
+      handmade_zip({{.name = "r/a", .content = "x"}, {.name = "s/a", .content = "x"}}),
+      "common folder");
 }
 
 TEST(Zip, RefusesTwoEntriesOfOneName) {
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x"}, {.name = "r/a", .content = "y"}}),
-                 "there twice");
+  expect_zip_refused(
+      handmade_zip({{.name = "r/a", .content = "x"}, {.name = "r/a", .content = "y"}}),
+      "there twice");
 }
 
 TEST(Zip, RefusesOverlappingEntries) {
   // The second lies in the first, whose content is a local header.
   const std::string inner = handmade_zip({{.name = "r/b", .content = "y"}}).substr(0, 34);
   const std::uint32_t offset = 30 + 3;
-  expect_refused(handmade_zip({{.name = "r/a", .content = inner},
-                               {.name = "r/b", .content = "y", .offset = offset}}),
-                 "overlap");
-  expect_refused(
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = inner},
+                                   {.name = "r/b", .content = "y", .offset = offset}}),
+                     "overlap");
+  expect_zip_refused(
       handmade_zip({{.name = "r/a", .content = "x"}, {.name = "r/a", .content = "x", .offset = 0}}),
       "");
 }
 
 TEST(Zip, RefusesTwoDescriptionsOfOneEntry) {
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .local_name = "r/b"}}),
-                 "two different ways");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .packed_size = 2}}),
-                 "two different sizes");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .local_name = "r/b"}}),
+                     "two different ways");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .packed_size = 2}}),
+                     "two different sizes");
 }
 
 TEST(Zip, RefusesSizesAndOffsetsOutsideTheFile) {
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 2}}), "outside the file");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 0xfffffffe}}),
-                 "outside the file");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .offset = 1}}), "outside the file");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .offset = 0xfffffff0}}),
-                 "outside the file");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 2}}),
+                     "outside the file");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 0xfffffffe}}),
+                     "outside the file");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .offset = 1}}),
+                     "outside the file");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .offset = 0xfffffff0}}),
+                     "outside the file");
 }
 
 TEST(Zip, RefusesALyingEnd) {
   const std::vector<HandmadeEntry> one{{.name = "r/a", .content = "x"}};
-  expect_refused(handmade_zip(one, {.count = 0}), "size it states");
-  expect_refused(handmade_zip(one, {.count = 2}), "more entries than it can hold");
-  expect_refused(handmade_zip(one, {.count = 60000}), "more entries than it can hold");
-  expect_refused(handmade_zip(one, {.count = 0xffff}), "64-bit directory is missing");
-  expect_refused(handmade_zip(one, {.size = 48}), "damaged");
-  expect_refused(handmade_zip(one, {.size = 46}), "damaged");
-  expect_refused(handmade_zip(one, {.size = 1000}), "outside the file");
-  expect_refused(handmade_zip(one, {.offset = 0}), "damaged");
-  expect_refused(handmade_zip(one, {.offset = 0xfffffff0}), "outside the file");
+  expect_zip_refused(handmade_zip(one, {.count = 0}), "size it states");
+  expect_zip_refused(handmade_zip(one, {.count = 2}), "more entries than it can hold");
+  expect_zip_refused(handmade_zip(one, {.count = 60000}), "more entries than it can hold");
+  expect_zip_refused(handmade_zip(one, {.count = 0xffff}), "64-bit directory is missing");
+  expect_zip_refused(handmade_zip(one, {.size = 48}), "damaged");
+  expect_zip_refused(handmade_zip(one, {.size = 46}), "damaged");
+  expect_zip_refused(handmade_zip(one, {.size = 1000}), "outside the file");
+  expect_zip_refused(handmade_zip(one, {.offset = 0}), "damaged");
+  expect_zip_refused(handmade_zip(one, {.offset = 0xfffffff0}), "outside the file");
 }
 
 TEST(Zip, RefusesEntriesThatClaimATerabyte) {
@@ -255,18 +256,18 @@ TEST(Zip, RefusesEntriesThatClaimATerabyte) {
                           .size = 0xffffffff,
                           .directory_extra = wide_field({size, size})}});
   };
-  EXPECT_EQ(error_of(claiming(1)), "no error");
-  expect_refused(claiming(kTerabyte), "outside the file");
-  expect_refused(claiming(UINT64_MAX), "outside the file");
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 0xffffffff}}),
-                 "outside the file");
+  EXPECT_EQ(zip_error(claiming(1)), "no error");
+  expect_zip_refused(claiming(kTerabyte), "outside the file");
+  expect_zip_refused(claiming(UINT64_MAX), "outside the file");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .size = 0xffffffff}}),
+                     "outside the file");
 }
 
 TEST(Zip, RefusesExtraFieldsThatReachOutside) {
   std::string field = wide_field({1, 1});
   field[2] = 100;
-  expect_refused(handmade_zip({{.name = "r/a", .content = "x", .directory_extra = field}}),
-                 "damaged");
+  expect_zip_refused(handmade_zip({{.name = "r/a", .content = "x", .directory_extra = field}}),
+                     "damaged");
 }
 
 TEST(Zip, RefusesA64BitDirectoryThatLies) {
@@ -275,13 +276,13 @@ TEST(Zip, RefusesA64BitDirectoryThatLies) {
   const auto with = [](const std::string& records) {
     return handmade_zip({{.name = "r/a", .content = "x"}}, {.count = 0xffff, .before = records});
   };
-  EXPECT_EQ(error_of(with(wide_end(start + size, start, size, 1))), "no error");
-  expect_refused(with(wide_end(kTerabyte, start, size, 1)), "outside the file");
-  expect_refused(with(wide_end(UINT64_MAX, start, size, 1)), "outside the file");
-  expect_refused(with(wide_end(start + size, kTerabyte, size, 1)), "outside the file");
-  expect_refused(with(wide_end(start + size, start, UINT64_MAX, 1)), "outside the file");
-  expect_refused(with(wide_end(start + size, start, size, kTerabyte)), "more entries");
-  expect_refused(with(wide_end(start + size, start, size, UINT64_MAX)), "more entries");
+  EXPECT_EQ(zip_error(with(wide_end(start + size, start, size, 1))), "no error");
+  expect_zip_refused(with(wide_end(kTerabyte, start, size, 1)), "outside the file");
+  expect_zip_refused(with(wide_end(UINT64_MAX, start, size, 1)), "outside the file");
+  expect_zip_refused(with(wide_end(start + size, kTerabyte, size, 1)), "outside the file");
+  expect_zip_refused(with(wide_end(start + size, start, UINT64_MAX, 1)), "outside the file");
+  expect_zip_refused(with(wide_end(start + size, start, size, kTerabyte)), "more entries");
+  expect_zip_refused(with(wide_end(start + size, start, size, UINT64_MAX)), "more entries");
 }
 
 }  // namespace

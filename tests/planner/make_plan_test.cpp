@@ -9,6 +9,7 @@
 #include "ravnest/graph/slice.h"
 #include "ravnest/planner/model_costs.h"
 #include "ravnest/planner/plan.h"
+#include "tests/base/has.h"
 #include "tests/planner/models.h"
 #include "tests/planner/plans.h"
 
@@ -49,10 +50,6 @@ std::string refusal(const graph::Program& program, const std::vector<Machine>& p
     return error.what();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 // What must hold of every plan.
@@ -137,8 +134,8 @@ TEST(MakePlan, TheNumberOfClustersCanBeFixed) {
     check(program, plan);
     EXPECT_EQ(plan.clusters.size(), count);
   }
-  EXPECT_TRUE(contains(refusal(program, make_pool({8, 8}), {.clusters = std::size_t{3}}),
-                       "expected between 1 and 2 clusters"));
+  EXPECT_TRUE(has(refusal(program, make_pool({8, 8}), {.clusters = std::size_t{3}}),
+                  "expected between 1 and 2 clusters"));
 }
 
 TEST(MakePlan, AutoTakesTheNumberWithTheBestThroughput) {
@@ -170,9 +167,9 @@ TEST(MakePlan, ASinglePoolOfOneMachineIsOneStage) {
 
 TEST(MakePlan, APoolThatIsTooSmallIsRefusedWithTheNumbers) {
   const std::string sentence = refusal(small_model(), make_pool({0.0001, 0.0001}));
-  EXPECT_TRUE(contains(sentence, "the model does not fit the pool: training it takes")) << sentence;
-  EXPECT_TRUE(contains(sentence, "the pool's 2 machines have 0.0002 GB")) << sentence;
-  EXPECT_TRUE(contains(sentence, "Enough would be: 2 machines with")) << sentence;
+  EXPECT_TRUE(has(sentence, "the model does not fit the pool: training it takes")) << sentence;
+  EXPECT_TRUE(has(sentence, "the pool's 2 machines have 0.0002 GB")) << sentence;
+  EXPECT_TRUE(has(sentence, "Enough would be: 2 machines with")) << sentence;
 }
 
 TEST(MakePlan, WhatTheRefusalCallsEnoughIsEnough) {
@@ -190,7 +187,7 @@ TEST(MakePlan, AMachineThatHoldsNothingIsASpareWithAReason) {
   check(program, plan);
   ASSERT_EQ(plan.spares.size(), 1u);
   EXPECT_EQ(plan.spares[0].machine, 2u);
-  EXPECT_TRUE(contains(plan.spares[0].reason, "RAM"));
+  EXPECT_TRUE(has(plan.spares[0].reason, "RAM"));
 }
 
 TEST(MakePlan, MoreMachinesThanPartsLeaveSpares) {
@@ -299,8 +296,8 @@ TEST(MakePlan, MeasuredTimesReplaceFlops) {
   const Plan plan = make_plan(program, make_pool({8, 8}, 1e6), options);
   EXPECT_EQ(plan.clusters[0].stages[0].last_op, 1u);
   options.op_seconds = {0.5};
-  EXPECT_TRUE(contains(refusal(program, make_pool({8, 8}), options),
-                       "expected measured seconds of 4 operators, got 1"));
+  EXPECT_TRUE(has(refusal(program, make_pool({8, 8}), options),
+                  "expected measured seconds of 4 operators, got 1"));
 }
 
 TEST(MakePlan, TheBatchScalesWhatItShould) {
@@ -374,9 +371,9 @@ TEST(MakePlan, MachinesThatAreNearlyAlikeArePlanned) {
 }
 
 TEST(MakePlan, RefusesAnEmptyPoolAndAnEmptyModel) {
-  EXPECT_TRUE(contains(refusal(small_model(), {}), "expected a pool of one machine or more"));
+  EXPECT_TRUE(has(refusal(small_model(), {}), "expected a pool of one machine or more"));
   graph::Program empty;
-  EXPECT_TRUE(contains(refusal(empty, make_pool({8})), "expected a model with an operator"));
+  EXPECT_TRUE(has(refusal(empty, make_pool({8})), "expected a model with an operator"));
 }
 
 }  // namespace

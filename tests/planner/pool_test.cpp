@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "tests/base/has.h"
+
 namespace ravnest::planner {
 namespace {
 
@@ -14,10 +16,6 @@ std::string refusal(std::string_view json) {
     return error.what();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Pool, ReadsTheReferencesForm) {
@@ -62,42 +60,42 @@ TEST(Pool, SpeedIsMeasuredOrThatOfTheMiddleOrGrowsWithRam) {
 }
 
 TEST(Pool, SaysWhatIsWrongAndWhere) {
-  EXPECT_TRUE(contains(refusal(""), "node_configs.json: line 1 is not JSON (the file is empty"));
-  EXPECT_TRUE(contains(refusal("{\n\"0\": {\n}"), "line 3 is not JSON"));
-  EXPECT_TRUE(contains(refusal("[]"), "expected an object with a node or more"));
-  EXPECT_TRUE(contains(refusal("{}"), "got an empty one"));
-  EXPECT_TRUE(contains(refusal(R"({"a": {}})"), "got \"a\""));
-  EXPECT_TRUE(contains(refusal(R"({"-1": {}})"), "got \"-1\""));
-  EXPECT_TRUE(contains(refusal(R"({"0": {}})"), "node \"0\": the key \"IP\" is missing"));
-  EXPECT_TRUE(contains(refusal(R"({"0": 3})"), "expected an object, got number"));
-  EXPECT_TRUE(contains(refusal(R"({"0": {"IP": "a:1"}})"), "\"benchmarks\" is missing"));
-  EXPECT_TRUE(contains(refusal(R"({"0": {"IP": "a:1", "benchmarks": {"ram": 1}}})"),
-                       "node \"0\", benchmarks: the key \"bandwidth\" is missing"));
+  EXPECT_TRUE(has(refusal(""), "node_configs.json: line 1 is not JSON (the file is empty"));
+  EXPECT_TRUE(has(refusal("{\n\"0\": {\n}"), "line 3 is not JSON"));
+  EXPECT_TRUE(has(refusal("[]"), "expected an object with a node or more"));
+  EXPECT_TRUE(has(refusal("{}"), "got an empty one"));
+  EXPECT_TRUE(has(refusal(R"({"a": {}})"), "got \"a\""));
+  EXPECT_TRUE(has(refusal(R"({"-1": {}})"), "got \"-1\""));
+  EXPECT_TRUE(has(refusal(R"({"0": {}})"), "node \"0\": the key \"IP\" is missing"));
+  EXPECT_TRUE(has(refusal(R"({"0": 3})"), "expected an object, got number"));
+  EXPECT_TRUE(has(refusal(R"({"0": {"IP": "a:1"}})"), "\"benchmarks\" is missing"));
+  EXPECT_TRUE(has(refusal(R"({"0": {"IP": "a:1", "benchmarks": {"ram": 1}}})"),
+                  "node \"0\", benchmarks: the key \"bandwidth\" is missing"));
   for (const char* ram : {"-4", "0", "\"8\"", "null", "1e300", "[]"}) {
-    EXPECT_TRUE(contains(refusal(std::string(R"({"0": {"IP": "a:1", "benchmarks": {"ram": )") +
-                                 ram + R"(, "bandwidth": 1}}})"),
-                         "expected \"ram\" to be a number of GB above 0 and up to 1e+06"))
+    EXPECT_TRUE(has(refusal(std::string(R"({"0": {"IP": "a:1", "benchmarks": {"ram": )") + ram +
+                            R"(, "bandwidth": 1}}})"),
+                    "expected \"ram\" to be a number of GB above 0 and up to 1e+06"))
         << ram;
   }
 }
 
 TEST(Pool, RefusesWhatIsGivenTwice) {
   const std::string node = R"({"IP": "a:1", "benchmarks": {"ram": 1, "bandwidth": 1}})";
-  EXPECT_TRUE(contains(refusal("{\"0\": " + node + ", \"1\": " + node + "}"),
-                       "nodes \"0\" and \"1\" have the same IP a:1"));
-  EXPECT_TRUE(contains(refusal("{\"0\": " + node + ", \"0\": " + node + "}"),
-                       "the key \"0\" is given twice"));
+  EXPECT_TRUE(has(refusal("{\"0\": " + node + ", \"1\": " + node + "}"),
+                  "nodes \"0\" and \"1\" have the same IP a:1"));
+  EXPECT_TRUE(
+      has(refusal("{\"0\": " + node + ", \"0\": " + node + "}"), "the key \"0\" is given twice"));
 }
 
 TEST(Pool, RefusesAddressesThatAreNotHostAndPort) {
-  EXPECT_TRUE(contains(refusal(R"({"0": {"IP": "../etc:1", "benchmarks": {}}})"),
-                       "expected \"IP\" to be \"host:port\", got \"../etc:1\""));
+  EXPECT_TRUE(has(refusal(R"({"0": {"IP": "../etc:1", "benchmarks": {}}})"),
+                  "expected \"IP\" to be \"host:port\", got \"../etc:1\""));
 }
 
 TEST(Pool, RefusesLinksToNobody) {
-  EXPECT_TRUE(contains(refusal(R"({"0": {"IP": "a:1", "benchmarks": {"ram": 1, "bandwidth": 1,
+  EXPECT_TRUE(has(refusal(R"({"0": {"IP": "a:1", "benchmarks": {"ram": 1, "bandwidth": 1,
                                   "links": {"7": {"bandwidth": 1}}}}})"),
-                       "there is no other node \"7\""));
+                  "there is no other node \"7\""));
 }
 
 }  // namespace

@@ -5,18 +5,15 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <limits>
 
 #include "ravnest/base/error.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/plot/numbers.h"
 
 namespace ravnest::plot {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string error_of(const std::function<void()>& run) {
   try {

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "tests/plot/numbers.h"
 
 namespace ravnest::plot {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using Texts = std::vector<std::string>;
 
@@ -98,7 +97,7 @@ TEST(Smoothed, StaysAmongTheValues) {
 
 TEST(Smoothed, PassesOverWhatIsNotFinite) {
   std::vector<double> values(100, 2.0);
-  values[0] = std::numeric_limits<double>::infinity();
+  values[0] = kInf;
   values[50] = kNan;
   const std::vector<double> smooth = smoothed(values, 5);
   EXPECT_TRUE(std::isinf(smooth[0]));

@@ -1,8 +1,8 @@
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 
 #include "ravnest/base/error.h"
+#include "ravnest/graph/pt2/json.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/graph/pt2/zip.h"
 
@@ -10,35 +10,37 @@ namespace ravnest::graph {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using pt2::OrderedJson;
 
 constexpr int kPositional = 1;
 constexpr int kKeyword = 2;
 constexpr int kStrided = 7;
 
-Json leaf_spec() {
-  return {{"type", nullptr}, {"context", nullptr}, {"children_spec", Json::array()}};
+OrderedJson leaf_spec() {
+  return {{"type", nullptr}, {"context", nullptr}, {"children_spec", OrderedJson::array()}};
 }
 
-Json tuple_spec(std::size_t leaves) {
-  Json children = Json::array();
+OrderedJson tuple_spec(std::size_t leaves) {
+  OrderedJson children = OrderedJson::array();
   for (std::size_t i = 0; i < leaves; ++i) {
     children.push_back(leaf_spec());
   }
   return {{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", std::move(children)}};
 }
 
-std::string with_version(Json spec) { return Json::array({1, std::move(spec)}).dump(); }
+std::string with_version(OrderedJson spec) {
+  return OrderedJson::array({1, std::move(spec)}).dump();
+}
 
-std::string dumped(const Json& json) {
+std::string dumped(const OrderedJson& json) {
   try {
     return json.dump();
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     throw_invalid("[graph] the Program cannot be saved: expected names and notes in UTF-8.");
   }
 }
 
-Json write_float(double value) {
+OrderedJson write_float(double value) {
   if (value != value) {
     return "NaN";
   }
@@ -48,61 +50,62 @@ Json write_float(double value) {
   return value;
 }
 
-Json write_device(const Device& device) {
-  return {{"type", device.type}, {"index", device.index < 0 ? Json(nullptr) : Json(device.index)}};
+OrderedJson write_device(const Device& device) {
+  return {{"type", device.type},
+          {"index", device.index < 0 ? OrderedJson(nullptr) : OrderedJson(device.index)}};
 }
 
-Json name_of_tensor(const std::string& name) { return {{"name", name}}; }
+OrderedJson name_of_tensor(const std::string& name) { return {{"name", name}}; }
 
 // Writes one graph as torch.export's JSON.
 class GraphWriter {
  public:
   explicit GraphWriter(const Graph& graph) : graph_(graph), hints_(graph.hints()) {}
 
-  Json write(const std::map<std::string, std::string>& metadata,
-             const std::set<std::string>& transient) {
-    Json notes = Json::object();
+  OrderedJson write(const std::map<std::string, std::string>& metadata,
+                    const std::set<std::string>& transient) {
+    OrderedJson notes = OrderedJson::object();
     for (const auto& [key, value] : metadata) {
       notes["ravnest." + key] = value;
     }
-    Json ranges = Json::object();
+    OrderedJson ranges = OrderedJson::object();
     for (const auto& [name, symbol] : graph_.symbols) {
-      ranges[name] = {{"min_val", symbol.min ? Json(*symbol.min) : Json(nullptr)},
-                      {"max_val", symbol.max ? Json(*symbol.max) : Json(nullptr)}};
+      ranges[name] = {{"min_val", symbol.min ? OrderedJson(*symbol.min) : OrderedJson(nullptr)},
+                      {"max_val", symbol.max ? OrderedJson(*symbol.max) : OrderedJson(nullptr)}};
     }
-    Json module = {{"graph", write_graph()},
-                   {"signature", write_signature(transient)},
-                   {"module_call_graph", Json::array({write_call()})},
-                   {"metadata", std::move(notes)},
-                   {"treespec_namedtuple_fields", Json::object()}};
+    OrderedJson module = {{"graph", write_graph()},
+                          {"signature", write_signature(transient)},
+                          {"module_call_graph", OrderedJson::array({write_call()})},
+                          {"metadata", std::move(notes)},
+                          {"treespec_namedtuple_fields", OrderedJson::object()}};
     return {{"graph_module", std::move(module)},
             {"opset_version", {{"aten", 10}}},
             {"range_constraints", std::move(ranges)},
             {"schema_version", {{"major", 8}, {"minor", 20}}},
-            {"verifiers", Json::array({"TRAINING"})},
+            {"verifiers", OrderedJson::array({"TRAINING"})},
             {"torch_version", "2.13.0"},
-            {"guards_code", Json::array()}};
+            {"guards_code", OrderedJson::array()}};
   }
 
  private:
-  Json write_graph() const {
-    Json inputs = Json::array();
+  OrderedJson write_graph() const {
+    OrderedJson inputs = OrderedJson::array();
     for (const Input& input : graph_.inputs) {
       inputs.push_back(input.kind == InputKind::kLiteral ? write_argument(input.literal)
                                                          : write_use(input.value));
     }
-    Json outputs = Json::array();
+    OrderedJson outputs = OrderedJson::array();
     for (const Argument& output : graph_.outputs) {
       outputs.push_back(write_argument(output));
     }
-    Json nodes = Json::array();
+    OrderedJson nodes = OrderedJson::array();
     for (const Op& op : graph_.ops) {
       nodes.push_back(write_op(op));
     }
-    Json tensors = Json::object();
-    Json ints = Json::object();
-    Json floats = Json::object();
-    Json bools = Json::object();
+    OrderedJson tensors = OrderedJson::object();
+    OrderedJson ints = OrderedJson::object();
+    OrderedJson floats = OrderedJson::object();
+    OrderedJson bools = OrderedJson::object();
     for (const Value& value : graph_.values) {
       if (value.kind == ValueKind::kTensor && value.type.is_known()) {
         tensors[value.name] = write_type(value.type);
@@ -117,43 +120,43 @@ class GraphWriter {
             {"sym_int_values", std::move(ints)},
             {"sym_bool_values", std::move(bools)},
             {"is_single_tensor_return", false},
-            {"custom_obj_values", Json::object()},
+            {"custom_obj_values", OrderedJson::object()},
             {"sym_float_values", std::move(floats)}};
   }
 
-  Json write_op(const Op& op) const {
-    Json inputs = Json::array();
+  OrderedJson write_op(const Op& op) const {
+    OrderedJson inputs = OrderedJson::array();
     for (const NamedArgument& argument : op.arguments) {
       inputs.push_back({{"name", argument.name},
                         {"arg", write_argument(argument.value)},
                         {"kind", argument.positional ? kPositional : kKeyword}});
     }
-    Json outputs = Json::array();
+    OrderedJson outputs = OrderedJson::array();
     for (const Result& result : op.results) {
       outputs.push_back(write_result(result));
     }
-    Json notes = Json::object();
+    OrderedJson notes = OrderedJson::object();
     if (!op.module.empty()) {
       notes["ravnest.module"] = op.module;
     }
     if (!op.source.empty()) {
       notes["ravnest.source"] = op.source;
     }
-    Json node = {{"target", op.target.starts_with("_") || op.target.starts_with("math.") ||
-                                    op.target.starts_with("torch.")
-                                ? op.target
-                                : "torch.ops." + op.target},
-                 {"inputs", std::move(inputs)},
-                 {"outputs", std::move(outputs)},
-                 {"metadata", std::move(notes)},
-                 {"is_hop_single_tensor_return", nullptr}};
+    OrderedJson node = {{"target", op.target.starts_with("_") || op.target.starts_with("math.") ||
+                                           op.target.starts_with("torch.")
+                                       ? op.target
+                                       : "torch.ops." + op.target},
+                        {"inputs", std::move(inputs)},
+                        {"outputs", std::move(outputs)},
+                        {"metadata", std::move(notes)},
+                        {"is_hop_single_tensor_return", nullptr}};
     if (op.results.size() == 1 && op.results[0].kind == Result::Kind::kValue) {
       node["name"] = graph_.value(op.results[0].values[0]).name;
     }
     return node;
   }
 
-  Json write_result(const Result& result) const {
+  OrderedJson write_result(const Result& result) const {
     switch (result.kind) {
       case Result::Kind::kNone:
         return {{"as_none", true}};
@@ -162,14 +165,14 @@ class GraphWriter {
       case Result::Kind::kList:
         break;
     }
-    Json names = Json::array();
+    OrderedJson names = OrderedJson::array();
     for (const ValueId id : result.values) {
       names.push_back(name_of_tensor(graph_.value(id).name));
     }
     return {{"as_tensors", std::move(names)}};
   }
 
-  Json write_use(ValueId id) const {
+  OrderedJson write_use(ValueId id) const {
     const Value& value = graph_.value(id);
     switch (value.kind) {
       case ValueKind::kTensor:
@@ -184,26 +187,30 @@ class GraphWriter {
     return {{"as_sym_bool", {{"as_name", value.name}}}};
   }
 
-  Json write_argument(const Argument& argument) const {
+  OrderedJson write_argument(const Argument& argument) const {
     return std::visit([this](const auto& value) { return write_content(value); }, argument.value);
   }
 
-  Json write_content(const None&) const { return {{"as_none", true}}; }
-  Json write_content(const Ref& ref) const { return write_use(ref.id); }
-  Json write_content(bool value) const { return {{"as_bool", value}}; }
-  Json write_content(std::int64_t value) const { return {{"as_int", value}}; }
-  Json write_content(double value) const { return {{"as_float", write_float(value)}}; }
-  Json write_content(const std::string& value) const { return {{"as_string", value}}; }
-  Json write_content(const std::complex<double>& value) const {
+  OrderedJson write_content(const None&) const { return {{"as_none", true}}; }
+  OrderedJson write_content(const Ref& ref) const { return write_use(ref.id); }
+  OrderedJson write_content(bool value) const { return {{"as_bool", value}}; }
+  OrderedJson write_content(std::int64_t value) const { return {{"as_int", value}}; }
+  OrderedJson write_content(double value) const { return {{"as_float", write_float(value)}}; }
+  OrderedJson write_content(const std::string& value) const { return {{"as_string", value}}; }
+  OrderedJson write_content(const std::complex<double>& value) const {
     return {
         {"as_complex", {{"real", write_float(value.real())}, {"imag", write_float(value.imag())}}}};
   }
-  Json write_content(DType dtype) const { return {{"as_scalar_type", static_cast<int>(dtype)}}; }
-  Json write_content(MemoryFormat format) const {
+  OrderedJson write_content(DType dtype) const {
+    return {{"as_scalar_type", static_cast<int>(dtype)}};
+  }
+  OrderedJson write_content(MemoryFormat format) const {
     return {{"as_memory_format", static_cast<int>(format)}};
   }
-  Json write_content(const Device& device) const { return {{"as_device", write_device(device)}}; }
-  Json write_content(const List& list) const {
+  OrderedJson write_content(const Device& device) const {
+    return {{"as_device", write_device(device)}};
+  }
+  OrderedJson write_content(const List& list) const {
     bool symbolic = false;
     for (const Argument& item : list.items) {
       symbolic = symbolic || item.find_ref() != nullptr;
@@ -214,14 +221,14 @@ class GraphWriter {
       case ListKind::kOptionalTensors:
         return {{"as_optional_tensors", tagged(list)}};
       case ListKind::kInts:
-        return symbolic ? Json{{"as_sym_ints", symbolic_items(list)}}
-                        : Json{{"as_ints", plain(list)}};
+        return symbolic ? OrderedJson{{"as_sym_ints", symbolic_items(list)}}
+                        : OrderedJson{{"as_ints", plain(list)}};
       case ListKind::kFloats:
-        return symbolic ? Json{{"as_sym_floats", symbolic_items(list)}}
-                        : Json{{"as_floats", plain(list)}};
+        return symbolic ? OrderedJson{{"as_sym_floats", symbolic_items(list)}}
+                        : OrderedJson{{"as_floats", plain(list)}};
       case ListKind::kBools:
-        return symbolic ? Json{{"as_sym_bools", symbolic_items(list)}}
-                        : Json{{"as_bools", plain(list)}};
+        return symbolic ? OrderedJson{{"as_sym_bools", symbolic_items(list)}}
+                        : OrderedJson{{"as_bools", plain(list)}};
       case ListKind::kStrings:
         return {{"as_strings", plain(list)}};
       case ListKind::kLists:
@@ -231,24 +238,24 @@ class GraphWriter {
   }
 
   // The content of each item without its tag.
-  Json plain(const List& list) const {
-    Json items = Json::array();
+  OrderedJson plain(const List& list) const {
+    OrderedJson items = OrderedJson::array();
     for (const Argument& item : list.items) {
       items.push_back(*write_argument(item).begin());
     }
     return items;
   }
 
-  Json tagged(const List& list) const {
-    Json items = Json::array();
+  OrderedJson tagged(const List& list) const {
+    OrderedJson items = OrderedJson::array();
     for (const Argument& item : list.items) {
       items.push_back(write_argument(item));
     }
     return items;
   }
 
-  Json names_of(const List& list) const {
-    Json items = Json::array();
+  OrderedJson names_of(const List& list) const {
+    OrderedJson items = OrderedJson::array();
     for (const Argument& item : list.items) {
       RAVNEST_CHECK(item.find_ref() != nullptr);
       items.push_back(name_of_tensor(graph_.value(item.find_ref()->id).name));
@@ -256,8 +263,8 @@ class GraphWriter {
     return items;
   }
 
-  Json symbolic_items(const List& list) const {
-    Json items = Json::array();
+  OrderedJson symbolic_items(const List& list) const {
+    OrderedJson items = OrderedJson::array();
     for (const Argument& item : list.items) {
       if (const Ref* ref = item.find_ref()) {
         items.push_back({{"as_name", graph_.value(ref->id).name}});
@@ -268,8 +275,8 @@ class GraphWriter {
     return items;
   }
 
-  Json write_nested(const List& list) const {
-    Json items = Json::array();
+  OrderedJson write_nested(const List& list) const {
+    OrderedJson items = OrderedJson::array();
     ListKind kind = ListKind::kInts;
     for (const Argument& item : list.items) {
       RAVNEST_CHECK(item.find_list() != nullptr);
@@ -282,11 +289,11 @@ class GraphWriter {
     return {{tag, std::move(items)}};
   }
 
-  Json write_size(const Expr& size) const {
+  OrderedJson write_size(const Expr& size) const {
     if (size.is_constant()) {
       return {{"as_int", size.constant()}};
     }
-    Json expr = {{"expr_str", size.to_srepr()}, {"hint", nullptr}};
+    OrderedJson expr = {{"expr_str", size.to_srepr()}, {"hint", nullptr}};
     if (const auto hint = size.evaluate(hints_)) {
       expr["hint"] = {{"as_int", *hint}};
     }
@@ -294,12 +301,12 @@ class GraphWriter {
   }
 
  public:
-  Json write_type(const TensorType& type) const {
-    Json sizes = Json::array();
+  OrderedJson write_type(const TensorType& type) const {
+    OrderedJson sizes = OrderedJson::array();
     for (const Expr& size : type.sizes) {
       sizes.push_back(write_size(size));
     }
-    Json strides = Json::array();
+    OrderedJson strides = OrderedJson::array();
     for (const Expr& stride : type.strides) {
       strides.push_back(write_size(stride));
     }
@@ -313,19 +320,19 @@ class GraphWriter {
   }
 
  private:
-  Json write_signature(const std::set<std::string>& transient) const {
-    Json inputs = Json::array();
+  OrderedJson write_signature(const std::set<std::string>& transient) const {
+    OrderedJson inputs = OrderedJson::array();
     for (const Input& input : graph_.inputs) {
       inputs.push_back(write_input_spec(input, transient));
     }
-    Json outputs = Json::array();
+    OrderedJson outputs = OrderedJson::array();
     for (const Argument& output : graph_.outputs) {
       outputs.push_back({{"user_output", {{"arg", write_argument(output)}}}});
     }
     return {{"input_specs", std::move(inputs)}, {"output_specs", std::move(outputs)}};
   }
 
-  Json write_input_spec(const Input& input, const std::set<std::string>& transient) const {
+  OrderedJson write_input_spec(const Input& input, const std::set<std::string>& transient) const {
     if (input.kind == InputKind::kLiteral) {
       return {
           {"constant_input", {{"name", input.target}, {"value", write_argument(input.literal)}}}};
@@ -333,7 +340,7 @@ class GraphWriter {
     if (input.kind == InputKind::kUser) {
       return {{"user_input", {{"arg", write_use(input.value)}}}};
     }
-    const Json arg = name_of_tensor(graph_.value(input.value).name);
+    const OrderedJson arg = name_of_tensor(graph_.value(input.value).name);
     if (input.kind == InputKind::kParameter) {
       return {{"parameter", {{"arg", arg}, {"parameter_name", input.target}}}};
     }
@@ -346,7 +353,7 @@ class GraphWriter {
               {"persistent", !transient.contains(input.target)}}}};
   }
 
-  Json write_call() const {
+  OrderedJson write_call() const {
     std::vector<std::string> names;
     for (const Input* input : graph_.user_inputs()) {
       names.push_back(input->kind == InputKind::kLiteral ? input->target
@@ -356,11 +363,12 @@ class GraphWriter {
         graph_.in_spec.empty() ? flat_in_spec(names.size()) : graph_.in_spec;
     const std::string out_spec =
         graph_.out_spec.empty() ? flat_out_spec(graph_.outputs.size()) : graph_.out_spec;
-    Json signature = {{"inputs", Json::array()},
-                      {"outputs", Json::array()},
-                      {"in_spec", in_spec},
-                      {"out_spec", out_spec},
-                      {"forward_arg_names", graph_.in_spec.empty() ? Json(names) : Json(nullptr)}};
+    OrderedJson signature = {
+        {"inputs", OrderedJson::array()},
+        {"outputs", OrderedJson::array()},
+        {"in_spec", in_spec},
+        {"out_spec", out_spec},
+        {"forward_arg_names", graph_.in_spec.empty() ? OrderedJson(names) : OrderedJson(nullptr)}};
     return {{"fqn", ""}, {"signature", std::move(signature)}};
   }
 
@@ -377,7 +385,7 @@ class WeightWriter {
   void write() {
     for (const Weight& weight : program_.weights) {
       const bool in_weights = weight.in_state_dict();
-      Json& config = in_weights ? weights_ : constants_;
+      OrderedJson& config = in_weights ? weights_ : constants_;
       config[weight.name] = {{"path_name", path_of(weight, in_weights)},
                              {"is_param", weight.kind == InputKind::kParameter},
                              {"use_pickle", false},
@@ -411,8 +419,8 @@ class WeightWriter {
   const Program& program_;
   ZipWriter& archive_;
   GraphWriter types_;
-  Json weights_ = Json::object();
-  Json constants_ = Json::object();
+  OrderedJson weights_ = OrderedJson::object();
+  OrderedJson constants_ = OrderedJson::object();
   std::unordered_map<std::string, std::string> weight_paths_;
   std::unordered_map<std::string, std::string> constant_paths_;
 };
@@ -420,10 +428,12 @@ class WeightWriter {
 }  // namespace
 
 std::string flat_in_spec(std::size_t inputs) {
-  Json kwargs = {{"type", "builtins.dict"}, {"context", "[]"}, {"children_spec", Json::array()}};
-  return with_version({{"type", "builtins.tuple"},
-                       {"context", "null"},
-                       {"children_spec", Json::array({tuple_spec(inputs), std::move(kwargs)})}});
+  OrderedJson kwargs = {
+      {"type", "builtins.dict"}, {"context", "[]"}, {"children_spec", OrderedJson::array()}};
+  return with_version(
+      {{"type", "builtins.tuple"},
+       {"context", "null"},
+       {"children_spec", OrderedJson::array({tuple_spec(inputs), std::move(kwargs)})}});
 }
 
 std::string flat_out_spec(std::size_t outputs) { return with_version(tuple_spec(outputs)); }

@@ -12,6 +12,9 @@
 
 namespace ravnest::graph {
 
+// In a field of 32 bits: the value is in the Zip64 one.
+inline constexpr std::uint32_t kMax32 = 0xffffffffU;
+
 // Reads a zip archive of stored (uncompressed) entries under one root folder,
 // as .pt2 files are. Strict: whatever is compressed, encrypted, overlapping,
 // oddly named or out of bounds is refused with std::invalid_argument. Nothing

@@ -22,7 +22,6 @@ constexpr std::size_t kEndRecordSize = 22;
 constexpr std::size_t kEndRecord64Size = 56;
 constexpr std::size_t kEndLocator64Size = 20;
 constexpr std::uint16_t kZip64Field = 1;
-constexpr std::uint32_t kMax32 = 0xffffffffU;
 constexpr std::uint16_t kMax16 = 0xffffU;
 
 // A name we would write ourselves: relative, plain characters, no way upwards.

@@ -9,7 +9,6 @@ namespace ravnest::graph {
 
 namespace {
 
-constexpr std::uint64_t kMax32 = 0xffffffffU;
 constexpr std::uint64_t kAlignment = 64;
 // Midnight of 1 January 1980, the earliest a zip can say: equal input, equal bytes.
 constexpr std::uint32_t kEpoch = 0x00210000;

@@ -60,7 +60,7 @@ ListKind kind_of_items(const Graph& graph, const Argument& item) {
 }
 
 // A number times some sizes that are not numbers.
-struct Product {
+struct SizeProduct {
   std::int64_t number = 1;
   std::vector<Expr> factors;
 
@@ -116,7 +116,7 @@ ListKind infer_list_kind(const Graph& graph, std::span<const Argument> items) {
 
 std::optional<std::vector<Expr>> contiguous_strides(std::span<const Expr> sizes) {
   std::vector<Expr> strides(sizes.size());
-  Product product;
+  SizeProduct product;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = product.expr();
     if (i > 0 && !product.multiply(sizes[i])) {

@@ -13,8 +13,8 @@ namespace ravnest::planner {
 // Relative, so that rounding never looks like a gain.
 inline constexpr double kLeastGain = 1e-9;
 
-using Point = GroupingProblem::Point;
-inline constexpr std::size_t kDimensions = std::tuple_size_v<decltype(Point::features)>;
+inline constexpr std::size_t kDimensions =
+    std::tuple_size_v<decltype(GroupingProblem::Point::features)>;
 
 // What the cost of a group is made of.
 struct Totals {
@@ -24,8 +24,8 @@ struct Totals {
   double ram_gb = 0.0;
   double far = 0.0;  // of its pairs
 
-  void add(const Point& point) { change(point, 1.0); }
-  void remove(const Point& point) { change(point, -1.0); }
+  void add(const GroupingProblem::Point& point) { change(point, 1.0); }
+  void remove(const GroupingProblem::Point& point) { change(point, -1.0); }
   double spread() const {
     double left = squares;
     for (const double sum : sums) {
@@ -35,7 +35,7 @@ struct Totals {
   }
 
  private:
-  void change(const Point& point, double sign) {
+  void change(const GroupingProblem::Point& point, double sign) {
     size = sign > 0 ? size + 1 : size - 1;
     for (std::size_t d = 0; d < kDimensions; ++d) {
       sums[d] += sign * point.features[d];
@@ -49,7 +49,7 @@ struct Totals {
 struct Landscape {
   explicit Landscape(const GroupingProblem& given) : problem(given) {
     Totals all;
-    for (const Point& point : given.points) {
+    for (const GroupingProblem::Point& point : given.points) {
       all.add(point);
     }
     scale = all.spread() > 1e-9 ? 1.0 / all.spread() : 0.0;
@@ -127,7 +127,9 @@ class Individual {
  private:
   static constexpr std::size_t kOutside = std::numeric_limits<std::size_t>::max();
 
-  const Point& point(std::size_t machine) const { return landscape_->problem.points[machine]; }
+  const GroupingProblem::Point& point(std::size_t machine) const {
+    return landscape_->problem.points[machine];
+  }
 
   // What far pairs a machine has in a group, another machine aside.
   double far_in(std::size_t machine, std::size_t group, std::size_t aside) const {

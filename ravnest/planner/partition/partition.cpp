@@ -78,7 +78,8 @@ double least_bound(double low, double high, const std::function<bool(double)>& i
     (is_feasible(middle) ? high : low) = middle;
   }
   high = std::min(high, realised(high));
-  while (high > std::max(low, kLeastSeconds) && is_feasible(high * (1.0 - kPrecision))) {
+  while (std::isfinite(high) && high > std::max(low, kLeastSeconds) &&
+         is_feasible(high * (1.0 - kPrecision))) {
     const double middle = low + (high - low) / 2;
     const bool is_low_enough = is_feasible(middle);
     low = is_low_enough ? low : middle;

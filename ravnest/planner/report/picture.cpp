@@ -16,8 +16,6 @@ namespace ravnest::planner {
 namespace {
 
 constexpr std::string_view kAlarm = "#c2334d";
-constexpr std::string_view kRule = "#c5ccd6";
-constexpr std::string_view kBackground = "#f4f6f9";
 constexpr double kMargin = 28;
 constexpr double kTop = 110;         // where the first cluster begins
 constexpr double kLabelWidth = 138;  // left of the stages
@@ -26,7 +24,7 @@ constexpr double kCardHeight = 266;
 constexpr double kInset = 12;  // from a card's edge to what is in it
 constexpr double kInner = kCardWidth - 2 * kInset;
 constexpr double kGap = 104;  // between two cards: the link
-constexpr double kRowPitch = kCardHeight + 34;
+constexpr double kClusterPitch = kCardHeight + 34;
 constexpr double kTankTop = 112;  // in a card, where the largest RAM begins
 constexpr double kTankHeight = 92;
 constexpr double kBandTop = 236;
@@ -42,9 +40,9 @@ std::string format_mbps(double mbps) {
   return mbps >= 1000 ? format_number(mbps / 1000) + " Gbps" : format_number(mbps) + " Mbps";
 }
 
-class Picture {
+class PlanPicture {
  public:
-  explicit Picture(const Plan& plan) : plan_(plan) {
+  explicit PlanPicture(const Plan& plan) : plan_(plan) {
     for (std::size_t c = 0; c < drawn_clusters(); ++c) {
       const auto& stages = plan.clusters[c].stages;
       columns_ = std::max(columns_, std::min(stages.size(), kDrawnStages));
@@ -60,7 +58,7 @@ class Picture {
     double y = kTop;
     for (std::size_t c = 0; c < drawn_clusters(); ++c) {
       draw_cluster(c, y);
-      y += kRowPitch;
+      y += kClusterPitch;
     }
     if (plan_.clusters.size() > drawn_clusters()) {
       svg_.text({kMargin, y + 4},
@@ -327,6 +325,6 @@ class Picture {
 
 }  // namespace
 
-std::string plan_svg(const Plan& plan) { return Picture(plan).draw(); }
+std::string plan_svg(const Plan& plan) { return PlanPicture(plan).draw(); }
 
 }  // namespace ravnest::planner

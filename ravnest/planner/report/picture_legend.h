@@ -12,8 +12,6 @@ namespace ravnest::planner {
 // What the picture of a plan and its legends share.
 
 inline constexpr std::string_view kPaper = "#ffffff";
-inline constexpr std::string_view kInk = "#1f2733";
-inline constexpr std::string_view kDim = "#5b6778";
 inline constexpr std::string_view kRamFill = "#eef1f5";
 inline constexpr std::string_view kRamLine = "#8a96a6";
 inline constexpr double kBandHeight = 16;  // of a ring's colour

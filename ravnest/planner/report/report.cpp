@@ -1,15 +1,13 @@
 #include "ravnest/planner/report/report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "ravnest/base/error.h"
+#include "ravnest/planner/json.h"
 
 namespace ravnest::planner {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const std::string& address_of(const Plan& plan, std::size_t cluster, std::size_t stage) {
   return plan.machine(plan.clusters[cluster].stages[stage]).address;
@@ -29,7 +27,7 @@ std::size_t unseen_at(std::string_view text, std::size_t at) {
   return (next >= 0x80 && next <= 0xa0) || next == 0xad ? 2 : 0;
 }
 
-std::string escaped(unsigned char code) {
+std::string python_escaped(unsigned char code) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   switch (code) {
     case '\n':
@@ -51,7 +49,7 @@ std::string python_repr(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (const std::size_t taken = unseen_at(text, at); taken > 0) {
       at += taken - 1;
-      out += escaped(static_cast<unsigned char>(text[at]));
+      out += python_escaped(static_cast<unsigned char>(text[at]));
       continue;
     }
     if (text[at] == quote || text[at] == '\\') {
@@ -95,9 +93,7 @@ std::string log_entry(const Plan& plan, const Seat& seat) {
                 "})\nAddress2Param({", addresses, "})\n");
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-Json memory_json(const StageMemory& memory) {
+OrderedJson memory_json(const StageMemory& memory) {
   return {{"weights", memory.weights},
           {"versions", memory.versions},
           {"gradients", memory.gradients},
@@ -107,7 +103,7 @@ Json memory_json(const StageMemory& memory) {
           {"total", memory.total()}};
 }
 
-Json link_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
+OrderedJson link_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
   if (index + 1 == cluster.stages.size()) {
     return nullptr;
   }
@@ -120,7 +116,7 @@ Json link_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
           {"latency_ms", link.latency_ms}};
 }
 
-Json stage_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
+OrderedJson stage_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
   const Stage& stage = cluster.stages[index];
   const Machine& machine = plan.machine(stage);
   return {{"stage", index},
@@ -143,10 +139,10 @@ Json stage_json(const Plan& plan, const Cluster& cluster, std::size_t index) {
           {"passes_in_flight", stage.passes_in_flight()}};
 }
 
-Json cluster_json(const Plan& plan, std::size_t index) {
+OrderedJson cluster_json(const Plan& plan, std::size_t index) {
   const Cluster& cluster = plan.clusters[index];
   const Slowest slowest = slowest_of(cluster);
-  Json stages = Json::array();
+  OrderedJson stages = OrderedJson::array();
   for (std::size_t k = 0; k < cluster.stages.size(); ++k) {
     stages.push_back(stage_json(plan, cluster, k));
   }
@@ -159,8 +155,8 @@ Json cluster_json(const Plan& plan, std::size_t index) {
           {"stages", std::move(stages)}};
 }
 
-Json ring_json(const Plan& plan, const Ring& ring) {
-  Json holders = Json::array();
+OrderedJson ring_json(const Plan& plan, const Ring& ring) {
+  OrderedJson holders = OrderedJson::array();
   for (std::size_t c = 0; c < ring.holders.size(); ++c) {
     const Machine& machine = plan.machine(plan.clusters[c].stages[ring.holders[c]]);
     holders.push_back({{"cluster", c},
@@ -175,7 +171,7 @@ Json ring_json(const Plan& plan, const Ring& ring) {
           {"holders", std::move(holders)}};
 }
 
-Json spare_json(const Plan& plan, const Spare& spare) {
+OrderedJson spare_json(const Plan& plan, const Spare& spare) {
   const Machine& machine = plan.pool[spare.machine];
   return {{"node", machine.id},
           {"address", machine.address},
@@ -270,8 +266,8 @@ std::string reference_log(const Plan& plan) {
 }
 
 std::string plan_json(const Plan& plan) {
-  Json out;
-  out["batch"] = plan.batch ? Json(*plan.batch) : Json(nullptr);
+  OrderedJson out;
+  out["batch"] = plan.batch ? OrderedJson(*plan.batch) : OrderedJson(nullptr);
   out["optimizer"] = graph::name_of(plan.optimizer);
   out["seed"] = plan.seed;
   out["costs_known"] = plan.costs_known;
@@ -279,20 +275,20 @@ std::string plan_json(const Plan& plan) {
   out["model_bytes"] = plan.model_bytes;
   out["total_flops"] = plan.total_flops;
   out["samples_per_second"] = or_null(samples_per_second(plan));
-  out["clusters"] = Json::array();
+  out["clusters"] = OrderedJson::array();
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
     out["clusters"].push_back(cluster_json(plan, c));
   }
-  out["rings"] = Json::array();
+  out["rings"] = OrderedJson::array();
   for (const Ring& ring : plan.rings) {
     out["rings"].push_back(ring_json(plan, ring));
   }
-  out["spares"] = Json::array();
+  out["spares"] = OrderedJson::array();
   for (const Spare& spare : plan.spares) {
     out["spares"].push_back(spare_json(plan, spare));
   }
   // Names come from the model's file and need not be UTF-8.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ravnest::planner

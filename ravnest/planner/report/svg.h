@@ -7,6 +7,12 @@
 
 namespace ravnest::planner {
 
+// The colours of all our pictures.
+inline constexpr std::string_view kBackground = "#f4f6f9";
+inline constexpr std::string_view kInk = "#1f2733";
+inline constexpr std::string_view kDim = "#5b6778";
+inline constexpr std::string_view kRule = "#c5ccd6";
+
 struct Point {
   double x = 0.0;
   double y = 0.0;
@@ -30,7 +36,7 @@ enum class Anchor : std::uint8_t { kStart, kMiddle, kEnd };
 
 struct Lettering {
   double size = 12.0;
-  std::string_view fill = "#1f2733";
+  std::string_view fill = kInk;
   Anchor anchor = Anchor::kStart;
   bool bold = false;
   bool fixed_width = false;

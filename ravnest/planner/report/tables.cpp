@@ -1,9 +1,6 @@
 #include "ravnest/planner/report/tables.h"
 
 #include <algorithm>
-#include <cmath>
-#include <iomanip>
-#include <sstream>
 
 #include "ravnest/base/error.h"
 #include "ravnest/planner/report/report.h"
@@ -17,14 +14,6 @@ constexpr double kNearly = 1.05;
 constexpr std::size_t kMostClusters = 12;
 constexpr std::size_t kMostSpares = 8;
 constexpr std::size_t kBarWidth = 8;
-
-std::string with_digits(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return std::move(out).str();
-}
-
-std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
 std::string plural(std::size_t count, std::string_view noun) {
   return concat(format_grouped(static_cast<std::int64_t>(count)), " ", noun, count == 1 ? "" : "s");
@@ -63,7 +52,8 @@ void add_stage_row(const Plan& plan, std::size_t cluster, std::size_t index, Tab
   table.add_row(
       {plan.machine(stage).address, std::to_string(plan.machine(stage).id),
        concat(cluster, " ", role_of(plan.clusters[cluster], index)),
-       format_bytes(stage.parameter_bytes), memory_cell(plan, stage), share ? percent(*share) : "",
+       format_bytes(stage.parameter_bytes), memory_cell(plan, stage),
+       share ? format_percent(*share) : "",
        is_last || !plan.costs_known ? "" : format_bytes(stage.forward_bytes + stage.backward_bytes),
        std::to_string(stage.delay)});
 }
@@ -123,7 +113,7 @@ std::string idle_cell(const MachineRun& machine) {
   }
   std::string name(name_of(static_cast<Idle>(most)));
   std::ranges::replace(name, '_', ' ');
-  return concat(percent(machine.idle[most]), " ", name);
+  return concat(format_percent(machine.idle[most]), " ", name);
 }
 
 void add_machine_row(const Plan& plan, std::size_t cluster, const MachineRun& machine,
@@ -132,8 +122,8 @@ void add_machine_row(const Plan& plan, std::size_t cluster, const MachineRun& ma
       machine.activations.nbytes + machine.gradients.nbytes + machine.averaging.nbytes;
   table.add_row({plan.pool[machine.machine].address, std::to_string(plan.pool[machine.machine].id),
                  std::to_string(cluster), bar(machine.busy(), kBarWidth, style),
-                 percent(machine.busy()), idle_cell(machine), format_bytes(sent),
-                 concat(with_digits(machine.mean_delay, 1), "/", machine.max_delay),
+                 format_percent(machine.busy()), idle_cell(machine), format_bytes(sent),
+                 concat(format_fixed(machine.mean_delay, 1), "/", machine.max_delay),
                  concat(format_bytes(machine.memory_needed), machine.fits() ? "" : " TOO MUCH")});
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 
 #include "ravnest/base/error.h"
 #include "ravnest/base/table.h"
@@ -13,8 +11,6 @@ namespace ravnest::planner {
 namespace {
 
 constexpr double kClearly = 1.05;
-
-std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
 class Explanation {
  public:
@@ -31,7 +27,7 @@ class Explanation {
     text += waiting();
     const double halted = 1 - run_.running_seconds / simulation_.options.seconds;
     if (halted > 0) {
-      text += concat(" The cluster stands still ", percent(halted),
+      text += concat(" The cluster stands still ", format_percent(halted),
                      " of the time, because a machine is away.");
     }
     return text;
@@ -56,7 +52,7 @@ class Explanation {
         stages_.size() > 1 ? concat(", the most of the ", stages_.size(), " stages") : "";
     return concat("Node ", id(bottleneck_.stage), " computes ", format_seconds(bottleneck_.seconds),
                   " for every pass", place, "; it is busy ",
-                  percent(run_.machines[bottleneck_.stage].busy()), " of the time.");
+                  format_percent(run_.machines[bottleneck_.stage].busy()), " of the time.");
   }
 
   std::string link(std::size_t from, std::size_t to, const char* what) const {

@@ -1,4 +1,4 @@
-#include <nlohmann/json.hpp>
+#include "ravnest/planner/json.h"
 
 #include "ravnest/base/error.h"
 #include "ravnest/planner/simulate/simulate.h"
@@ -7,23 +7,19 @@ namespace ravnest::planner {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-Json idle_json(const MachineRun& run) {
-  Json json = Json::object();
+OrderedJson idle_json(const MachineRun& run) {
+  OrderedJson json = OrderedJson::object();
   for (std::size_t i = 0; i < kIdleReasons; ++i) {
     json[std::string(name_of(static_cast<Idle>(i)))] = run.idle[i];
   }
   return json;
 }
 
-Json traffic_json(const Traffic& traffic) {
+OrderedJson traffic_json(const Traffic& traffic) {
   return {{"bytes", traffic.nbytes}, {"busy", traffic.busy}};
 }
 
-Json averaging_json(const AveragingRun& run) {
+OrderedJson averaging_json(const AveragingRun& run) {
   if (run.interval_seconds <= 0) {
     return nullptr;
   }
@@ -34,7 +30,7 @@ Json averaging_json(const AveragingRun& run) {
           {"keeps_up", run.keeps_up()}};
 }
 
-Json machine_json(const MachineRun& run, const Machine& machine) {
+OrderedJson machine_json(const MachineRun& run, const Machine& machine) {
   return {{"node", machine.id},
           {"address", machine.address},
           {"updates", run.updates},
@@ -49,10 +45,10 @@ Json machine_json(const MachineRun& run, const Machine& machine) {
           {"memory", {{"needed", run.memory_needed}, {"given", run.memory_given}}}};
 }
 
-Json cluster_json(const ClusterRun& run, const Plan& plan) {
+OrderedJson cluster_json(const ClusterRun& run, const Plan& plan) {
   const Bottleneck& bottleneck = run.bottleneck;
   const std::size_t machine = run.machines[bottleneck.stage].machine;
-  Json machines = Json::array();
+  OrderedJson machines = OrderedJson::array();
   for (const MachineRun& one : run.machines) {
     machines.push_back(machine_json(one, plan.pool[one.machine]));
   }
@@ -89,7 +85,7 @@ std::string_view name_of(BottleneckKind kind) {
 
 std::string to_json(const Simulation& simulation, const Plan& plan) {
   const SimulateOptions& options = simulation.options;
-  Json out;
+  OrderedJson out;
   out["seconds"] = options.seconds;
   out["schedule"] = name_of(options.schedule);
   out["micro_batches"] = options.micro_batches;
@@ -99,12 +95,12 @@ std::string to_json(const Simulation& simulation, const Plan& plan) {
   out["samples_per_second"] = or_null(simulation.samples_per_second);
   out["fits"] = simulation.fits();
   out["warnings"] = simulation.warnings;
-  out["clusters"] = Json::array();
+  out["clusters"] = OrderedJson::array();
   for (const ClusterRun& cluster : simulation.clusters) {
     out["clusters"].push_back(cluster_json(cluster, plan));
   }
   // Addresses come from a file and need not be UTF-8.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ravnest::planner

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <sstream>
 #include <string_view>
 
@@ -15,11 +14,7 @@ namespace ravnest::planner {
 
 namespace {
 
-constexpr std::string_view kBackground = "#f4f6f9";
 constexpr std::string_view kIdle = "#e3e7ed";
-constexpr std::string_view kInk = "#1f2733";
-constexpr std::string_view kDim = "#5b6778";
-constexpr std::string_view kRule = "#c5ccd6";
 constexpr std::string_view kForward = "#6bb0ea";
 constexpr std::string_view kBackward = "#eea65c";
 constexpr std::string_view kMixed = "#a9abb0";
@@ -27,10 +22,10 @@ constexpr std::string_view kUpdate = "#a8322f";
 constexpr std::string_view kAveraging = "#3c9d66";
 constexpr std::string_view kAway = "#d98a94";
 
-constexpr double kMargin = 20;
+constexpr double kTimelineMargin = 20;
 constexpr double kPlotLeft = 210;
 constexpr double kPlotWidth = 1000;
-constexpr double kWidth = kPlotLeft + kPlotWidth + 2 * kMargin;
+constexpr double kWidth = kPlotLeft + kPlotWidth + 2 * kTimelineMargin;
 constexpr double kTitleHeight = 38;
 constexpr double kLineHeight = 16;
 constexpr double kHeadingHeight = 24;
@@ -43,14 +38,6 @@ constexpr double kNarrow = 3;  // blocks below this width are kept together
 constexpr double kHatchPitch = 5;
 constexpr std::size_t kLongestAddress = 26;
 constexpr std::size_t kLongestLine = 185;  // of what fits the width, in usual fonts
-
-std::string with_digits(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return std::move(out).str();
-}
-
-std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
 std::vector<std::string> wrapped(const std::string& text) {
   std::vector<std::string> lines;
@@ -79,7 +66,7 @@ double tick_seconds(double window) {
 std::string rate_text(const Simulation& simulation) {
   const bool has_samples = simulation.samples_per_second.has_value();
   const double rate = has_samples ? *simulation.samples_per_second : simulation.passes_per_second;
-  return (rate < 100 ? with_digits(rate, 2) : format_grouped(std::llround(rate))) +
+  return (rate < 100 ? format_fixed(rate, 2) : format_grouped(std::llround(rate))) +
          (has_samples ? " samples/s" : " passes/s");
 }
 
@@ -94,10 +81,10 @@ std::string title_of(const Simulation& simulation) {
 
 // Busy and idle shares of a whole run, for the reader who points at a row.
 std::string shares_text(const MachineRun& run) {
-  std::string text = concat("busy ", percent(run.busy()));
+  std::string text = concat("busy ", format_percent(run.busy()));
   for (std::size_t i = 0; i < kIdleReasons; ++i) {
     if (run.idle[i] >= 0.005) {
-      text += concat(", ", name_of(static_cast<Idle>(i)), " ", percent(run.idle[i]));
+      text += concat(", ", name_of(static_cast<Idle>(i)), " ", format_percent(run.idle[i]));
     }
   }
   std::ranges::replace(text, '_', ' ');
@@ -119,9 +106,9 @@ bool has_mixed(const TimelineRow& row) {
   return std::ranges::count(row.blocks, BlockKind::kMixed, &Block::kind) > 0;
 }
 
-class Picture {
+class TimelinePicture {
  public:
-  Picture(const Plan& plan, const Simulation& simulation)
+  TimelinePicture(const Plan& plan, const Simulation& simulation)
       : plan_(plan), simulation_(simulation), timeline_(simulation.timeline) {}
 
   std::string draw() {
@@ -146,9 +133,10 @@ class Picture {
   // Returns where it ends.
   double add_title() {
     double y = kTitleHeight;
-    svg_.text({kMargin, y - 8}, title_of(simulation_), {.size = 17, .fill = kInk, .bold = true});
+    svg_.text({kTimelineMargin, y - 8}, title_of(simulation_),
+              {.size = 17, .fill = kInk, .bold = true});
     for (const std::string& line : wrapped(subtitle())) {
-      svg_.text({kMargin, y + 12}, line, {.fill = kDim});
+      svg_.text({kTimelineMargin, y + 12}, line, {.fill = kDim});
       y += kLineHeight;
     }
     return y + 12;
@@ -170,8 +158,8 @@ class Picture {
 
   void add_heading(std::size_t cluster, double y) {
     const double rate = simulation_.clusters[cluster].passes_per_second;
-    svg_.text({kMargin, y + 16},
-              concat("Cluster ", cluster, ": ", with_digits(rate, 2), " passes/s"),
+    svg_.text({kTimelineMargin, y + 16},
+              concat("Cluster ", cluster, ": ", format_fixed(rate, 2), " passes/s"),
               {.fill = kInk, .bold = true});
   }
 
@@ -180,9 +168,10 @@ class Picture {
     const Machine& machine = plan_.pool[run.machine];
     svg_.begin_group(concat("node ", machine.id, ", ", machine.address, ": ", shares_text(run)));
     const std::string address = printable(machine.address);
-    svg_.text({kMargin, y + 11}, shortened(address, kLongestAddress, {.unicode = true}),
+    svg_.text({kTimelineMargin, y + 11}, shortened(address, kLongestAddress, {.unicode = true}),
               {.fill = kInk});
-    svg_.text({kMargin, y + 25}, concat("node ", machine.id, ", busy ", percent(run.busy())),
+    svg_.text({kTimelineMargin, y + 25},
+              concat("node ", machine.id, ", busy ", format_percent(run.busy())),
               {.size = 11, .fill = kDim});
     svg_.rect(box({0, timeline_.seconds}, y, kRowHeight), {.fill = kIdle});
     for (const Span& span : row.away) {
@@ -233,7 +222,7 @@ class Picture {
     for (int i = 0; i * step <= timeline_.seconds * (1 + 1e-9); ++i) {
       const double x = x_at(i * step);
       svg_.rect({.x = x, .y = top, .width = 1, .height = bottom - top + 5}, {.fill = kRule});
-      svg_.text({x, bottom + 19}, with_digits(i * step, digits) + " s",
+      svg_.text({x, bottom + 19}, format_fixed(i * step, digits) + " s",
                 {.fill = kDim, .anchor = Anchor::kMiddle});
     }
     svg_.rect({.x = kPlotLeft, .y = bottom, .width = kPlotWidth, .height = 1}, {.fill = kRule});
@@ -323,7 +312,7 @@ std::string timeline_svg(const Plan& plan, const Simulation& simulation) {
     throw_invalid("[planner] expected a simulation with a timeline, got one without; ",
                   "set timeline_seconds.");
   }
-  return Picture(plan, simulation).draw();
+  return TimelinePicture(plan, simulation).draw();
 }
 
 }  // namespace ravnest::planner
