@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,10 +96,12 @@ struct OutFrame {
   std::vector<Bytes> payload;
 };
 
-// A frame that came; the payload is borrowed for the length of a call.
+// A frame that came.
 struct InFrame {
   FrameHead head;
   std::vector<std::span<const std::byte>> payload;
+  // Keeps the payload's memory; empty: it is borrowed for the length of a call.
+  std::shared_ptr<const void> owner;
 };
 
 }  // namespace ravnest::transport

@@ -67,7 +67,8 @@ struct Notice {
   NoticeKind kind = NoticeKind::kWaiting;
   std::string peer;
   std::string channel;
-  std::string text;  // a sentence for people: "node_0 waits for node_1 at 10.0.0.2:8081 (12 s)"
+  std::string obstacle;  // why our last try to connect failed; empty: there was none
+  std::string text;      // a sentence for people: "node_0 waits for node_1 at 10.0.0.2:8081 (12 s)"
 };
 
 struct TransportOptions {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ravnest/transport/message.h"
 #include "ravnest/transport/options.h"
@@ -56,6 +57,9 @@ class Credit {
 
 struct Delivery {
   Message message;
+  // For a handler that takes parts: the bytes of all tensors, one after the other, whose own are
+  // empty then. Empty where they were put together after all.
+  std::vector<Bytes> parts;
   std::string from;
   std::uint64_t instance = 0;  // changes when the sender was started anew
   Credit credit;
@@ -68,6 +72,8 @@ struct Handler {
   std::function<void(Delivery)> on_message;
   // Once, after the last message: nothing after a goodbye, else the error.
   std::function<void(std::exception_ptr)> on_end;
+  // Tensors without a codec are left in the parts in which they came, and not copied into one.
+  bool takes_parts = false;
 };
 
 // The sending end of a channel. Any thread may call, several at once. Destroyed without close(),

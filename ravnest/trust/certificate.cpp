@@ -11,7 +11,7 @@ namespace ravnest::trust {
 namespace {
 
 constexpr std::size_t kMaxCertificatePem = std::size_t{16} << 10;
-constexpr const char* kLabel = "CERTIFICATE";
+constexpr const char* kCertificateLabel = "CERTIFICATE";
 
 std::string_view text_of(const ASN1_STRING* text) {
   const auto size = static_cast<std::size_t>(::ASN1_STRING_length(text));
@@ -86,7 +86,7 @@ Validity valid_for(std::chrono::days days, WallTime now) {
 
 Certificate Certificate::parse(std::string_view pem) {
   const ErrorScope errors;
-  const auto der = read_one_pem(pem, kLabel, kMaxCertificatePem, "a certificate");
+  const auto der = read_one_pem(pem, kCertificateLabel, kMaxCertificatePem, "a certificate");
   auto certificate = read_der<CertificatePtr>(&::d2i_X509, der);
   if (!certificate) {
     throw std::invalid_argument("[trust] expected a certificate, got bytes that are none.");
@@ -104,7 +104,8 @@ Certificate::Certificate(std::shared_ptr<x509_st> certificate)
 }
 
 std::string Certificate::to_pem() const {
-  return encode_pem({.label = kLabel, .der = write_der(&::i2d_X509, certificate_.get())});
+  return encode_pem(
+      {.label = kCertificateLabel, .der = write_der(&::i2d_X509, certificate_.get())});
 }
 
 Digest Certificate::fingerprint() const {

@@ -11,7 +11,7 @@ namespace ravnest::trust {
 namespace {
 
 constexpr std::size_t kMaxKeyPem = 4096;
-constexpr const char* kLabel = "PRIVATE KEY";
+constexpr const char* kKeyLabel = "PRIVATE KEY";
 
 // The file has both halves, and they must belong together.
 bool is_pair(EVP_PKEY* key) {
@@ -29,7 +29,7 @@ PrivateKey PrivateKey::make() {
 
 PrivateKey PrivateKey::parse(std::string_view pem) {
   const ErrorScope errors;
-  std::vector<std::byte> der = read_one_pem(pem, kLabel, kMaxKeyPem, "a private key");
+  std::vector<std::byte> der = read_one_pem(pem, kKeyLabel, kMaxKeyPem, "a private key");
   const auto info = read_der<Pkcs8Ptr>(&::d2i_PKCS8_PRIV_KEY_INFO, der);
   ::OPENSSL_cleanse(der.data(), der.size());
   KeyPtr key(info ? ::EVP_PKCS82PKEY(info.get()) : nullptr);
@@ -43,7 +43,7 @@ PrivateKey PrivateKey::parse(std::string_view pem) {
 std::string PrivateKey::to_pem() const {
   const Pkcs8Ptr info(::EVP_PKEY2PKCS8(key_.get()));
   RAVNEST_CHECK(info != nullptr);
-  PemBlock block{.label = kLabel, .der = write_der(&::i2d_PKCS8_PRIV_KEY_INFO, info.get())};
+  PemBlock block{.label = kKeyLabel, .der = write_der(&::i2d_PKCS8_PRIV_KEY_INFO, info.get())};
   std::string text = encode_pem(block);
   ::OPENSSL_cleanse(block.der.data(), block.der.size());
   return text;

@@ -7,7 +7,7 @@ namespace ravnest::trust {
 
 namespace {
 
-constexpr const char* kLabel = "CERTIFICATE REQUEST";
+constexpr const char* kRequestLabel = "CERTIFICATE REQUEST";
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Request Request::make(const PrivateKey& key) {
 
 Request Request::parse(std::string_view pem) {
   const ErrorScope errors;
-  const auto der = read_one_pem(pem, kLabel, kMaxRequestBytes, "a certificate request");
+  const auto der = read_one_pem(pem, kRequestLabel, kMaxRequestBytes, "a certificate request");
   auto request = read_der<RequestPtr>(&::d2i_X509_REQ, der);
   EVP_PKEY* key = request ? ::X509_REQ_get0_pubkey(request.get()) : nullptr;
   if (key == nullptr || !is_p256(key)) {
@@ -37,7 +37,7 @@ Request Request::parse(std::string_view pem) {
 }
 
 std::string Request::to_pem() const {
-  return encode_pem({.label = kLabel, .der = write_der(&::i2d_X509_REQ, request_.get())});
+  return encode_pem({.label = kRequestLabel, .der = write_der(&::i2d_X509_REQ, request_.get())});
 }
 
 evp_pkey_st* Request::public_key() const { return ::X509_REQ_get0_pubkey(request_.get()); }

@@ -46,8 +46,7 @@ TEST_F(AssemblerTest, JoinsPieces) {
   add({.sequence = 1, .offset = 100}, counting(100, 500));
   add({.sequence = 1, .offset = 600}, counting(600, 400));
   ASSERT_TRUE(assembler_.is_whole());
-  Reservation held;
-  const Message message = assembler_.take(held);
+  auto [message, parts, held] = assembler_.take();
   const auto expected = counting(0, 1000);
   ASSERT_EQ(message.tensors.at(0).bytes.size(), 1000U);
   EXPECT_EQ(std::memcmp(message.tensors[0].bytes.data(), expected.data(), 1000), 0);
@@ -64,11 +63,62 @@ TEST_F(AssemblerTest, DividesABodyAmongTensors) {
   }
   begin(header, counting(0, 8));
   ASSERT_TRUE(assembler_.is_whole());
-  Reservation held;
-  const Message message = assembler_.take(held);
+  auto [message, parts, held] = assembler_.take();
   EXPECT_EQ(message.tensors.at(0).bytes.size(), 3U);
   EXPECT_EQ(message.tensors.at(2).bytes.view()[0], std::byte{3});
   EXPECT_EQ(message.tensors.at(5).bytes.view()[0], std::byte{4});
+}
+
+// Frames of this many bytes, each cut into slices of that many, to who takes parts.
+Assembled assembled_in_parts(std::size_t total, std::size_t frame, std::size_t slice) {
+  Assembler assembler(Limits(), std::make_shared<Budget>(1 << 24), true);
+  for (std::size_t offset = 0; offset < total; offset += frame) {
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    for (std::size_t i = offset; i < std::min(total, offset + frame); ++i) {
+      bytes->push_back(static_cast<std::byte>(i * 7));
+    }
+    std::vector<std::span<const std::byte>> payload;
+    for (std::size_t at = 0; at < bytes->size(); at += slice) {
+      payload.push_back(std::span(*bytes).subspan(at, std::min(slice, bytes->size() - at)));
+    }
+    const Begin begin{
+        .sequence = 1,
+        .kind = 1,
+        .tensors = {{.dtype = 1, .shape = {static_cast<std::int64_t>(total)}, .nbytes = total}}};
+    if (offset == 0) {
+      assembler.begin(begin, payload, bytes);
+    } else {
+      assembler.add({.sequence = 1, .offset = offset}, payload, bytes);
+    }
+  }
+  return assembler.take();
+}
+
+void expect_counting(std::span<const Bytes> parts, std::size_t total) {
+  std::size_t at = 0;
+  for (const Bytes& part : parts) {
+    for (const std::byte byte : part.view()) {
+      ASSERT_EQ(byte, static_cast<std::byte>(at * 7)) << at;
+      ++at;
+    }
+  }
+  EXPECT_EQ(at, total);
+}
+
+TEST(Assembler, LeavesPartsWhereTheyCame) {
+  const Assembled whole = assembled_in_parts(100'000, 40'000, 16'375);
+  EXPECT_EQ(whole.parts.size(), 8U);  // three in each of two frames, and two
+  EXPECT_TRUE(whole.message.tensors.at(0).bytes.empty());
+  expect_counting(whole.parts, 100'000);
+}
+
+// Each might hold a block of memory that is much larger than itself.
+TEST(Assembler, PutsCrumbsTogether) {
+  for (const std::size_t frame : {100'000U, 10U}) {
+    const Assembled whole = assembled_in_parts(100'000, frame, 10);
+    EXPECT_TRUE(whole.parts.empty());
+    expect_counting(std::span(&whole.message.tensors.at(0).bytes, 1), 100'000);
+  }
 }
 
 TEST_F(AssemblerTest, NoticesWhatIsMissing) {

@@ -3,11 +3,7 @@
 // said whom it serves.
 
 #include <enrol.pb.h>
-#include <google/protobuf/descriptor.pb.h>
-#include <openssl/evp.h>
-#include <openssl/x509.h>
 
-#include <fstream>
 #include <set>
 
 #include "ravnest/transport/grpc/credentials.h"
@@ -15,7 +11,9 @@
 #include "ravnest/transport/grpc/frame_format.h"
 #include "ravnest/trust/token_record.h"
 #include "tests/transport/grpc_call.h"
+#include "tests/transport/protocols.h"
 #include "tests/transport/raw_stream.h"
+#include "tests/transport/self_signed.h"
 #include "tests/transport/tls_world.h"
 
 namespace ravnest::transport {
@@ -50,31 +48,9 @@ const std::map<std::string, std::set<Shown>> kServed{
       Shown::kRight}}};
 
 std::vector<std::string> methods() {
-  google::protobuf::FileDescriptorSet files;
-  std::ifstream description(RAVNEST_PROTOCOLS, std::ios::binary);
-  if (!files.ParseFromIstream(&description)) {
-    throw std::runtime_error("no description of the protocols in " RAVNEST_PROTOCOLS);
-  }
-  std::vector<std::string> found;
-  for (const auto& file : files.file()) {
-    for (const auto& service : file.service()) {
-      for (const auto& method : service.method()) {
-        found.push_back("/" + file.package() + "." + service.name() + "/" + method.name());
-      }
-    }
-  }
-  std::ranges::sort(found);
+  std::vector<std::string> found = all_methods();
+  std::erase_if(found, is_of_server);
   return found;
-}
-
-// A certificate that nobody but its own key signed.
-trust::Identity self_signed(const trust::Member& member) {
-  trust::Identity identity = TlsWorld::authority().make_identity(member, valid_now());
-  X509* copy = ::X509_dup(identity.certificate.get());
-  ::X509_set_issuer_name(copy, ::X509_get_subject_name(copy));
-  EXPECT_GT(::X509_sign(copy, identity.key.get(), ::EVP_sha256()), 0);
-  identity.certificate = trust::Certificate(std::shared_ptr<X509>(copy, &::X509_free));
-  return identity;
 }
 
 trust::Identity identity_for(Shown shown) {
@@ -83,7 +59,7 @@ trust::Identity identity_for(Shown shown) {
   const trust::Member right{.id = TlsWorld::member_of("raw")};
   switch (shown) {
     case Shown::kSelfSigned:
-      return self_signed(right);
+      return self_signed(TlsWorld::authority().make_identity(right, valid_now()));
     case Shown::kExpired:
       return TlsWorld::authority().make_identity(right,
                                                  {.from = now - days(9), .until = now - days(1)});

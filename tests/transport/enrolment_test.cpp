@@ -11,6 +11,7 @@
 #include "ravnest/transport/grpc/guarded_server.h"
 #include "ravnest/transport/grpc/pinned_authority.h"
 #include "ravnest/trust/token_record.h"
+#include "tests/base/has.h"
 #include "tests/transport/grpc_call.h"
 #include "tests/transport/tcp_client.h"
 #include "tests/transport/tls_world.h"
@@ -72,9 +73,6 @@ class Enrolling : public ::testing::Test {
   }
   std::string refusal_of(const Token& token, const std::string& name = "box") const {
     return text_thrown<std::invalid_argument>([&] { enrol_at(server_.address(), token, name); });
-  }
-  static bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
   }
 
   const Authority authority_ = Authority::make(wall_now());

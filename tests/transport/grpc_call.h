@@ -34,8 +34,10 @@ class GrpcCall {
   GrpcCall(const GrpcCall&) = delete;
   GrpcCall& operator=(const GrpcCall&) = delete;
 
-  // Sends one message and reads one; nothing where none comes, and status() says why.
-  std::optional<std::string> ask(const std::string& method, const std::string& message) {
+  // Sends one message, the last where told, and reads one; nothing where none comes, and status()
+  // says why.
+  std::optional<std::string> ask(const std::string& method, const std::string& message,
+                                 bool is_last = false) {
     context_.set_deadline(std::chrono::system_clock::now() + kPatience);
     ::grpc::GenericStub stub(channel_);
     const auto call = stub.PrepareCall(&context_, method, &queue_);
@@ -43,7 +45,11 @@ class GrpcCall {
     call->StartCall(this);
     bool is_well = wait();
     if (is_well) {
-      call->Write(::grpc::ByteBuffer(&slice, 1), this);
+      ::grpc::WriteOptions options;
+      if (is_last) {
+        options.set_last_message();
+      }
+      call->Write(::grpc::ByteBuffer(&slice, 1), options, this);
       is_well = wait();
     }
     ::grpc::ByteBuffer answer;

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "tests/base/has.h"
 #include "tests/transport/raw_stream.h"
 #include "tests/transport/tls_world.h"
 
@@ -40,9 +41,6 @@ class Membership : public ::testing::Test {
       sender.send(numbered(1), kPatience);  // or here, where the refusal was quicker
       sender.flush(kPatience);
     });
-  }
-  static bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
   }
 
   PlannedWorld world_;

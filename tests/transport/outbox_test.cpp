@@ -5,7 +5,7 @@
 namespace ravnest::transport {
 namespace {
 
-const TimePoint kStart{};
+const TimePoint kNow{};
 
 Outgoing message_of(std::size_t nbytes) {
   const Message message{.tensors = {{.dtype = graph::DType::kUInt8,
@@ -27,7 +27,7 @@ std::size_t payload_of(const OutFrame& frame) {
 }
 
 // "B1 P1 B2" for begin 1, piece of 1, begin 2.
-std::string write_all(Outbox& outbox, TimePoint now = kStart) {
+std::string write_all(Outbox& outbox, TimePoint now = kNow) {
   std::string story;
   while (const auto frame = outbox.next_frame(now)) {
     const auto* begin = std::get_if<Begin>(&frame->head);
@@ -54,7 +54,7 @@ TEST(Outbox, PiecesSayWhereTheyBelong) {
   outbox.add(message_of(150'000));
   outbox.rewind(welcome(0));
   std::size_t written = 0;
-  while (const auto frame = outbox.next_frame(kStart)) {
+  while (const auto frame = outbox.next_frame(kNow)) {
     if (const auto* piece = std::get_if<Piece>(&frame->head)) {
       EXPECT_EQ(piece->offset, written);
     }
@@ -104,7 +104,7 @@ TEST(Outbox, BeginsAMessageAgainThatWasHalfWritten) {
   Outbox outbox({}, 64 << 10);
   outbox.add(message_of(150'000));
   outbox.rewind(welcome(0));
-  static_cast<void>(outbox.next_frame(kStart));
+  static_cast<void>(outbox.next_frame(kNow));
   outbox.rewind(welcome(0));
   EXPECT_EQ(write_all(outbox), "B1 P1 P1");
 }
@@ -128,7 +128,7 @@ TEST(Outbox, MakesChunksSmallerOnASlowLink) {
   Outbox outbox({}, 1 << 20);
   outbox.add(message_of(64 << 20));
   outbox.rewind(welcome(0));
-  TimePoint now = kStart;
+  TimePoint now = kNow;
   std::size_t chunk = 0;
   for (int i = 0; i < 10; ++i) {
     chunk = payload_of(*outbox.next_frame(now));

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "ravnest/base/error.h"
-#include "ravnest/transport/faulty.h"
 #include "ravnest/transport/grpc/grpc_transport.h"
 #include "ravnest/transport/inbox.h"
 #include "ravnest/transport/loopback/loopback.h"
 #include "ravnest/transport/session/session_transport.h"
+#include "tests/transport/faulty.h"
 
 namespace ravnest::transport {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ravnest/trust/authority.h"
+#include "tests/base/has.h"
 #include "tests/base/temporary_folder.h"
 
 namespace ravnest::trust {
@@ -22,10 +23,6 @@ inline std::string refusal_of(const std::function<void()>& call) {
     return error.what();
   }
   return "";
-}
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 inline Identity identity_of(const Authority& authority, const Member& member) {

@@ -2,7 +2,9 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <memory>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "ravnest/transport/frame.h"
@@ -49,27 +51,21 @@ inline ::grpc::ByteBuffer to_byte_buffer(const OutFrame& frame) {
   return {slices.data(), slices.size()};
 }
 
-// A frame that came; it keeps the bytes that its payload borrows.
-class ReceivedFrame {
- public:
-  // Throws std::invalid_argument for what is not a frame.
-  explicit ReceivedFrame(const ::grpc::ByteBuffer& buffer) {
-    if (!buffer.Dump(&slices_).ok()) {
-      throw std::invalid_argument("[transport] expected a frame, got a broken buffer.");
-    }
-    std::vector<std::span<const std::byte>> parts;
-    parts.reserve(slices_.size());
-    for (const ::grpc::Slice& slice : slices_) {
-      parts.push_back(std::as_bytes(std::span(slice.begin(), slice.size())));
-    }
-    frame_ = read_frame(parts);
+// A frame that came; it owns its payload, which is not copied. Throws std::invalid_argument for
+// what is not a frame.
+inline InFrame to_frame(const ::grpc::ByteBuffer& buffer) {
+  const auto slices = std::make_shared<std::vector<::grpc::Slice>>();
+  if (!buffer.Dump(slices.get()).ok()) {
+    throw std::invalid_argument("[transport] expected a frame, got a broken buffer.");
   }
-
-  const InFrame& frame() const { return frame_; }
-
- private:
-  std::vector<::grpc::Slice> slices_;
-  InFrame frame_;
-};
+  std::vector<std::span<const std::byte>> parts;
+  parts.reserve(slices->size());
+  for (const ::grpc::Slice& slice : *slices) {
+    parts.push_back(std::as_bytes(std::span(slice.begin(), slice.size())));
+  }
+  InFrame frame = read_frame(parts);
+  frame.owner = slices;
+  return frame;
+}
 
 }  // namespace ravnest::transport

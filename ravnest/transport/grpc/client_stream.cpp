@@ -119,7 +119,7 @@ void ClientStream::OnReadDone(bool ok) {
     return;
   }
   try {
-    owner_->on_frame(ReceivedFrame(in_).frame());
+    owner_->on_frame(to_frame(in_));
   } catch (const std::exception& error) {
     abort(error.what());
   }

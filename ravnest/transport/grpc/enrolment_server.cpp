@@ -14,8 +14,8 @@ namespace ravnest::transport {
 namespace {
 
 constexpr int kMaxFormBytes = 16 << 10;
-constexpr int kStreamsPerConnection = 4;
-constexpr std::size_t kQuotaBytes = std::size_t{64} << 20;
+constexpr int kEnrolmentStreams = 4;
+constexpr std::size_t kEnrolmentBytes = std::size_t{64} << 20;
 
 void check_server(const trust::Identity& identity, const trust::EnrolmentDesk& desk) {
   trust::check_identity(identity, std::chrono::system_clock::now());
@@ -45,8 +45,8 @@ EnrolmentServer::EnrolmentServer(const trust::Identity& identity,
   ::grpc::ServerBuilder builder;
   builder.RegisterService(impl_->service.get());
   builder.SetMaxReceiveMessageSize(kMaxFormBytes);
-  builder.SetResourceQuota(::grpc::ResourceQuota("enrolment").Resize(kQuotaBytes));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
+  builder.SetResourceQuota(::grpc::ResourceQuota("enrolment").Resize(kEnrolmentBytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kEnrolmentStreams);
   // A call that is never finished by who made it ends with its connection.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                              static_cast<int>(options.longest_call.count()));

@@ -86,7 +86,7 @@ void ServerStream::OnReadDone(bool ok) {
   }
   try {
     if (const auto owner = find_owner()) {
-      owner->on_frame(ReceivedFrame(in_).frame());
+      owner->on_frame(to_frame(in_));
     }
   } catch (const std::exception& error) {
     abort(error.what());

@@ -12,8 +12,6 @@
 
 namespace ravnest::transport {
 
-namespace {
-
 class LoopbackStream;
 
 // One address: its thread, and the streams that end there.
@@ -81,6 +79,7 @@ class LoopbackStream : public Stream, public std::enable_shared_from_this<Loopba
     for (const Bytes& part : frame.payload) {
       in.payload.push_back(part.view());
     }
+    in.owner = std::make_shared<std::vector<Bytes>>(frame.payload);
     try {
       owner->on_frame(in);
     } catch (const std::exception& error) {
@@ -141,8 +140,6 @@ void LoopbackNode::add(const std::shared_ptr<LoopbackStream>& stream) {
   std::erase_if(streams, [](const auto& old) { return old.expired(); });
   streams.push_back(stream);
 }
-
-}  // namespace
 
 class LoopbackNetwork {
  public:

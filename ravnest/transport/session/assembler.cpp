@@ -13,12 +13,19 @@ constexpr const char* kNoMemory =
     "messages that nobody has taken yet fill the memory allowed for them";
 constexpr std::size_t kMostIdleBytes = std::size_t{64} << 20;
 constexpr std::size_t kFirstRoom = std::size_t{64} << 10;
+// A part may hold the whole block in memory that it was read into, so there may be only so many.
+constexpr std::size_t kFewParts = 16;
+constexpr std::size_t kMeanPart = std::size_t{4} << 10;
 
 Codec checked_codec(std::uint32_t numbers, bool zstd) {
   if (numbers > static_cast<std::uint32_t>(Numbers::kInt8Rows)) {
     throw_invalid("[transport] expected a known codec, got number ", numbers, ".");
   }
   return {.numbers = static_cast<Numbers>(numbers), .zstd = zstd};
+}
+
+bool is_coded(const TensorClaim& claim) {
+  return checked_codec(claim.numbers, claim.zstd) != Codec{};
 }
 
 // zstd writes incompressible bytes with a little around them; a sender leaves it out then.
@@ -33,8 +40,9 @@ void check_coded_size(const TensorClaim& claim, const Limits& limits) {
 
 }  // namespace
 
-Assembler::Assembler(const Limits& limits, std::shared_ptr<Budget> budget)
+Assembler::Assembler(const Limits& limits, std::shared_ptr<Budget> budget, bool takes_parts)
     : limits_(limits),
+      takes_parts_(takes_parts),
       budget_(std::move(budget)),
       pool_(std::make_shared<BufferPool>(kMostIdleBytes)),
       held_(budget_) {}
@@ -68,29 +76,50 @@ void Assembler::check_tensors(const Begin& begin) {
   }
 }
 
-void Assembler::begin(const Begin& begin, Payload payload) {
+void Assembler::begin(const Begin& begin, Payload payload, const PayloadOwner& owner) {
   if (is_busy_) {
     throw BrokenStream("a message began before the last one was whole");
   }
   check_header(begin);
   check_tensors(begin);
   header_ = begin;
+  is_in_parts_ = takes_parts_ && std::ranges::none_of(begin.tensors, is_coded);
+  parts_.clear();
   tensors_.clear();
   tensors_.resize(begin.tensors.size());
   filling_ = 0;
   received_ = 0;
   is_busy_ = true;
-  append(payload);
+  append(payload, owner);
 }
 
-void Assembler::add(const Piece& piece, Payload payload) {
+void Assembler::add(const Piece& piece, Payload payload, const PayloadOwner& owner) {
   if (!is_busy_ || piece.sequence != header_.sequence || piece.offset != received_) {
     throw BrokenStream("a part of a message is missing");
   }
-  append(payload);
+  append(payload, owner);
 }
 
-void Assembler::append(Payload payload) {
+bool Assembler::may_keep(Payload payload, const PayloadOwner& owner) const {
+  std::size_t nbytes = received_;
+  for (const auto& bytes : payload) {
+    nbytes += bytes.size();
+  }
+  return owner && parts_.size() + payload.size() <= kFewParts + nbytes / kMeanPart;
+}
+
+void Assembler::put_together() {
+  is_in_parts_ = false;
+  for (const Bytes& part : parts_) {
+    append(part.view());
+  }
+  parts_.clear();
+}
+
+void Assembler::append(Payload payload, const PayloadOwner& owner) {
+  if (is_in_parts_ && !may_keep(payload, owner)) {
+    put_together();
+  }
   for (const auto& bytes : payload) {
     if (bytes.size() > total_ - received_) {
       throw_invalid("[transport] expected a body of ", total_, " bytes, got more.");
@@ -98,7 +127,11 @@ void Assembler::append(Payload payload) {
     if (!held_.extend(bytes.size())) {
       throw BrokenStream(kNoMemory);
     }
-    append(bytes);
+    if (is_in_parts_) {
+      parts_.emplace_back(owner, bytes);
+    } else {
+      append(bytes);
+    }
     received_ += bytes.size();
   }
 }
@@ -124,33 +157,36 @@ void Assembler::append(std::span<const std::byte> bytes) {
   }
 }
 
-Message Assembler::take(Reservation& held) {
+Assembled Assembler::take() {
   RAVNEST_CHECK(is_whole());
   if (decoded_ > total_ && !held_.extend(decoded_ - total_)) {
     throw BrokenStream(kNoMemory);
   }
-  Message message{.kind = *find_message_kind(header_.kind),
-                  .pass = header_.pass,
-                  .epoch = header_.epoch,
-                  .fields = std::move(header_.fields),
-                  .metadata = std::move(header_.metadata),
-                  .codec = checked_codec(header_.numbers, header_.zstd)};
+  Assembled whole{.message = {.kind = *find_message_kind(header_.kind),
+                              .pass = header_.pass,
+                              .epoch = header_.epoch,
+                              .fields = std::move(header_.fields),
+                              .metadata = std::move(header_.metadata),
+                              .codec = checked_codec(header_.numbers, header_.zstd)},
+                  .parts = std::exchange(parts_, {})};
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     TensorClaim& claim = header_.tensors[i];
-    Bytes bytes =
-        decode(pool_->share(std::move(tensors_[i])), checked_codec(claim.numbers, claim.zstd),
-               claim.dtype, claim.shape, limits_);
-    message.tensors.push_back({.dtype = static_cast<graph::DType>(claim.dtype),
-                               .shape = std::move(claim.shape),
-                               .bytes = std::move(bytes)});
+    Bytes bytes;
+    if (!is_in_parts_) {
+      bytes = decode(pool_->share(std::move(tensors_[i])), checked_codec(claim.numbers, claim.zstd),
+                     claim.dtype, claim.shape, limits_);
+    }
+    whole.message.tensors.push_back({.dtype = static_cast<graph::DType>(claim.dtype),
+                                     .shape = std::move(claim.shape),
+                                     .bytes = std::move(bytes)});
   }
-  held = std::move(held_);
-  held_ = Reservation(budget_);
+  whole.held = std::exchange(held_, Reservation(budget_));
   is_busy_ = false;
-  return message;
+  return whole;
 }
 
 void Assembler::reset() {
+  parts_.clear();
   tensors_.clear();
   held_.clear();
   is_busy_ = false;

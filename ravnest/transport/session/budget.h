@@ -34,10 +34,10 @@ class Reservation {
   explicit Reservation(std::shared_ptr<Budget> budget) : budget_(std::move(budget)) {}
   ~Reservation() { clear(); }
   Reservation(Reservation&& other) noexcept
-      : budget_(other.budget_), nbytes_(std::exchange(other.nbytes_, 0)) {}
+      : budget_(std::move(other.budget_)), nbytes_(std::exchange(other.nbytes_, 0)) {}
   Reservation& operator=(Reservation&& other) noexcept {
     clear();
-    budget_ = other.budget_;
+    budget_ = std::move(other.budget_);
     nbytes_ = std::exchange(other.nbytes_, 0);
     return *this;
   }

@@ -136,7 +136,11 @@ std::string ChannelStatus::text(TimePoint now) const {
 }
 
 void ChannelStatus::notify(NoticeKind kind, TimePoint now) const {
-  context_->notify({.kind = kind, .peer = peer_.name, .channel = channel_, .text = text(now)});
+  context_->notify({.kind = kind,
+                    .peer = peer_.name,
+                    .channel = channel_,
+                    .obstacle = obstacle_,
+                    .text = text(now)});
 }
 
 ChannelState ChannelStatus::state(TimePoint now) const {

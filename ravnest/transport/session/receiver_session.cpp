@@ -11,7 +11,7 @@ ReceiverSession::ReceiverSession(std::shared_ptr<SessionContext> context, const 
                                  const std::string& channel, Handler handler)
     : context_(std::move(context)),
       handler_(std::move(handler)),
-      assembler_(context_->options.limits, context_->budget),
+      assembler_(context_->options.limits, context_->budget, handler_.takes_parts),
       status_(context_, peer, channel) {}
 
 std::optional<Refusal> ReceiverSession::find_objection(const Stream& stream,
@@ -124,9 +124,9 @@ void ReceiverSession::on_frame(std::uint64_t connection, const InFrame& frame) {
   }
   try {
     if (const auto* begin = std::get_if<Begin>(&frame.head)) {
-      on_begin(*begin, frame.payload);
+      on_begin(*begin, frame);
     } else if (const auto* piece = std::get_if<Piece>(&frame.head)) {
-      on_piece(*piece, frame.payload);
+      on_piece(*piece, frame);
     } else if (std::holds_alternative<Goodbye>(frame.head)) {
       on_goodbye();
     } else if (const auto* heartbeat = std::get_if<Heartbeat>(&frame.head)) {
@@ -158,7 +158,7 @@ void ReceiverSession::check_window(const Begin& begin) const {
   }
 }
 
-void ReceiverSession::on_begin(const Begin& begin, Payload payload) {
+void ReceiverSession::on_begin(const Begin& begin, const InFrame& frame) {
   {
     const std::lock_guard lock(mutex_);
     if (begin.sequence <= received_) {
@@ -170,18 +170,18 @@ void ReceiverSession::on_begin(const Begin& begin, Payload payload) {
     }
     check_window(begin);
   }
-  assembler_.begin(begin, payload);
+  assembler_.begin(begin, frame.payload, frame.owner);
   deliver();
 }
 
-void ReceiverSession::on_piece(const Piece& piece, Payload payload) {
+void ReceiverSession::on_piece(const Piece& piece, const InFrame& frame) {
   {
     const std::lock_guard lock(mutex_);
     if (piece.sequence <= received_) {
       return;  // of a message that was dropped as a duplicate
     }
   }
-  assembler_.add(piece, payload);
+  assembler_.add(piece, frame.payload, frame.owner);
   deliver();
 }
 
@@ -189,10 +189,13 @@ void ReceiverSession::deliver() {
   if (!assembler_.is_whole()) {
     return;
   }
-  // Shared, because std::function copies what it holds.
-  auto held = std::make_shared<Reservation>();
   const std::size_t nbytes = assembler_.nbytes();
-  Delivery delivery{.message = assembler_.take(*held), .from = status_.peer().name};
+  Assembled whole = assembler_.take();
+  // Shared, because std::function copies what it holds.
+  auto held = std::make_shared<Reservation>(std::move(whole.held));
+  Delivery delivery{.message = std::move(whole.message),
+                    .parts = std::move(whole.parts),
+                    .from = status_.peer().name};
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t sequence = ++received_;

@@ -59,8 +59,8 @@ class ReceiverSession : public Ticking, public std::enable_shared_from_this<Rece
   };
 
   std::optional<Refusal> find_objection(const Stream& stream, const Hello& hello) const;
-  void on_begin(const Begin& begin, Payload payload);
-  void on_piece(const Piece& piece, Payload payload);
+  void on_begin(const Begin& begin, const InFrame& frame);
+  void on_piece(const Piece& piece, const InFrame& frame);
   void on_heartbeat(const Heartbeat& heartbeat);
   void on_goodbye();
   void check_window(const Begin& begin) const;

@@ -1,4 +1,4 @@
-#include "ravnest/transport/faulty.h"
+#include "tests/transport/faulty.h"
 
 #include <deque>
 #include <thread>
