@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/fault_point.h"
 #include "ravnest/reduce/sums.h"
 
 namespace ravnest::reduce {
@@ -26,10 +27,16 @@ Pieces make_pieces(const RingOptions& options, std::size_t participants) {
           .chunk = std::max<std::size_t>(1, options.largest_chunk / sizeof(float))};
 }
 
-Bytes floats_of(const Message& message, const ChunkHead& head, std::size_t count) {
+Bytes decoded(const Bytes& coded, const transport::Codec& codec, std::size_t count) {
   const std::int64_t shape[]{static_cast<std::int64_t>(count)};
-  return transport::decode(message.tensors[0].bytes, head.codec,
-                           static_cast<std::int64_t>(graph::DType::kFloat32), shape, {});
+  return transport::decode(coded, codec, static_cast<std::int64_t>(graph::DType::kFloat32), shape,
+                           {});
+}
+
+void check_size(Parts floats, std::size_t count) {
+  if (nbytes_of(floats) != count * sizeof(float)) {
+    throw_invalid("[reduce] expected ", count, " values, got ", nbytes_of(floats), " bytes.");
+  }
 }
 
 std::size_t checked_number(std::int64_t number, std::int64_t most) {
@@ -145,27 +152,39 @@ std::size_t AllReduce::awaited() const {
   return task_.participants[previous()];
 }
 
-void AllReduce::take(std::size_t rank, const Message& message) {
+void AllReduce::take(std::size_t rank, const Message& message, Parts parts) {
   try {
     const ChunkHead head = read_chunk_head(message);
+    const Parts body = parts.empty() ? Parts(&message.tensors[0].bytes, 1) : parts;
     if (head.part == Part::kMaxima) {
-      take_maxima(rank, message, head);
+      take_maxima(rank, head, joined(body));
     } else {
       check_order(rank, head);
-      const Bytes floats = floats_of(message, head, pieces_.at(head.segment, head.chunk).size);
-      if (head.part == Part::kScatter) {
-        on_partial(rank, head, as_floats(floats));
-      } else if (head.part == Part::kExchange) {
-        on_values(rank, head, floats);
-      } else {
-        on_finished(rank, head, as_floats(floats), message.tensors[0].bytes);
-      }
+      take_floats(rank, head, body);
     }
   } catch (const std::invalid_argument& error) {
     throw Suspicion(rank, concat("sent what does not belong here: ", error.what()));
   }
   --missing_;
   ++received_;
+}
+
+void AllReduce::take_floats(std::size_t rank, const ChunkHead& head, Parts coded) {
+  const std::size_t count = pieces_.at(head.segment, head.chunk).size;
+  Bytes wide;
+  Parts floats = coded;
+  if (head.codec != transport::Codec{}) {
+    wide = decoded(joined(coded), head.codec, count);
+    floats = Parts(&wide, 1);
+  }
+  check_size(floats, count);
+  if (head.part == Part::kScatter) {
+    on_partial(rank, head, floats);
+  } else if (head.part == Part::kExchange) {
+    on_values(rank, head, floats);
+  } else {
+    on_finished(rank, head, floats, coded);
+  }
 }
 
 void AllReduce::check_order(std::size_t rank, const ChunkHead& head) {
@@ -180,7 +199,7 @@ void AllReduce::check_order(std::size_t rank, const ChunkHead& head) {
   }
 }
 
-void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, std::span<const float> floats) {
+void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, Parts floats) {
   const auto sums = floats_at(pieces_.at(head.segment, head.chunk));
   const bool is_last = head.segment == own_segment();
   const bool is_finite =
@@ -188,6 +207,7 @@ void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, std::span<co
   if (!is_finite) {
     blame(rank, floats);
   }
+  fault_point("averaging");
   if (is_last) {
     send_mean(head.chunk);
   } else {
@@ -195,13 +215,13 @@ void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, std::span<co
   }
 }
 
-void AllReduce::on_values(std::size_t rank, const ChunkHead& head, const Bytes& floats) {
-  if (!are_finite(as_floats(floats))) {
+void AllReduce::on_values(std::size_t rank, const ChunkHead& head, Parts floats) {
+  if (!are_finite(floats)) {
     throw Suspicion(rank, kNotFinite);
   }
   Exchange& exchange = exchanges_[head.chunk];
   const auto place = std::ranges::find(task_.participants, rank) - task_.participants.begin();
-  exchange.by_place[static_cast<std::size_t>(place)] = floats;
+  exchange.by_place[static_cast<std::size_t>(place)] = joined(floats);
   if (++exchange.count + 1 == size()) {
     finish_exchange(head.chunk);
   }
@@ -221,23 +241,23 @@ void AllReduce::finish_exchange(std::size_t chunk) {
   send_mean(chunk);
 }
 
-void AllReduce::on_finished(std::size_t rank, const ChunkHead& head, std::span<const float> floats,
-                            const Bytes& coded) {
-  if (!copy(floats_at(pieces_.at(head.segment, head.chunk)), floats)) {
+void AllReduce::on_finished(std::size_t rank, const ChunkHead& head, Parts floats, Parts coded) {
+  const Range range = pieces_.at(head.segment, head.chunk);
+  if (!copy(floats_at(range), floats)) {
     throw Suspicion(rank, kNotFinite);
   }
   if (head.segment != (next() + 1) % size()) {  // not the next one's own
-    send_coded(next(), head, coded);
+    const bool is_wide = head.codec == transport::Codec{};
+    send_coded(next(), head, is_wide ? values_.lend(range.offset, range.size) : joined(coded));
   }
 }
 
-void AllReduce::blame(std::size_t rank, std::span<const float> floats) const {
+void AllReduce::blame(std::size_t rank, Parts floats) const {
   // Ours are overwritten by the sum; but if not theirs, then ours.
   throw Suspicion(are_finite(floats) ? options_.rank : rank, kNotFinite);
 }
 
-void AllReduce::take_maxima(std::size_t rank, const Message& message, const ChunkHead& head) {
-  const Bytes& bytes = message.tensors[0].bytes;
+void AllReduce::take_maxima(std::size_t rank, const ChunkHead& head, const Bytes& bytes) {
   if (rank != task_.participants[previous()] || head.segment != maxima_steps_ ||
       maxima_steps_ + 1 >= size() || bytes.size() != maxima_.size() * sizeof(std::int64_t)) {
     throw_invalid("[reduce] expected step ", maxima_steps_, " of ", maxima_.size(),
@@ -276,11 +296,7 @@ transport::Encoded AllReduce::encoded(const Range& range) {
 }
 
 void AllReduce::send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk) {
-  const Range range = pieces_.at(segment, chunk);
-  if (!are_finite(floats_at(range))) {
-    throw Suspicion(options_.rank, kNotFinite);
-  }
-  transport::Encoded out = encoded(range);
+  transport::Encoded out = encoded(pieces_.at(segment, chunk));
   send_coded(place, {.part = part, .segment = segment, .chunk = chunk, .codec = out.codec},
              std::move(out.bytes));
 }
@@ -297,10 +313,8 @@ void AllReduce::send_mean(std::size_t chunk) {
   const Range range = pieces_.at(segment, chunk);
   transport::Encoded out = encoded(range);
   if (out.codec.numbers != transport::Numbers::kUnchanged) {  // take what the others will see
-    const std::int64_t shape[]{static_cast<std::int64_t>(range.size)};
-    const Bytes seen = transport::decode(
-        out.bytes, out.codec, static_cast<std::int64_t>(graph::DType::kFloat32), shape, {});
-    static_cast<void>(copy(floats_at(range), as_floats(seen)));
+    const Bytes seen = decoded(out.bytes, out.codec, range.size);
+    static_cast<void>(copy(floats_at(range), Parts(&seen, 1)));
   }
   send_coded(next(),
              {.part = Part::kGather, .segment = segment, .chunk = chunk, .codec = out.codec},

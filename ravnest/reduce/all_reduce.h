@@ -12,6 +12,7 @@
 
 #include "ravnest/reduce/engine.h"
 #include "ravnest/reduce/lent_floats.h"
+#include "ravnest/reduce/parts.h"
 #include "ravnest/reduce/pieces.h"
 #include "ravnest/reduce/ring.h"
 
@@ -62,7 +63,8 @@ class AllReduce {
 
   // Both throw Suspicion.
   void start();
-  void take(std::size_t rank, const transport::Message& message);
+  // The parts are those of a transport::Delivery.
+  void take(std::size_t rank, const transport::Message& message, Parts parts = {});
 
   bool is_done() const { return missing_ == 0; }
   // Everyone sends to everyone, in place of around the ring.
@@ -86,14 +88,14 @@ class AllReduce {
   void expect(std::size_t place, Part part, std::size_t segment);
   void start_ring();
   void start_exchange();
-  void take_maxima(std::size_t rank, const transport::Message& message, const ChunkHead& head);
+  void take_maxima(std::size_t rank, const ChunkHead& head, const Bytes& bytes);
+  void take_floats(std::size_t rank, const ChunkHead& head, Parts coded);
   void check_order(std::size_t rank, const ChunkHead& head);
-  void on_partial(std::size_t rank, const ChunkHead& head, std::span<const float> floats);
-  void on_values(std::size_t rank, const ChunkHead& head, const Bytes& floats);
-  void on_finished(std::size_t rank, const ChunkHead& head, std::span<const float> floats,
-                   const Bytes& coded);
+  void on_partial(std::size_t rank, const ChunkHead& head, Parts floats);
+  void on_values(std::size_t rank, const ChunkHead& head, Parts floats);
+  void on_finished(std::size_t rank, const ChunkHead& head, Parts floats, Parts coded);
   void finish_exchange(std::size_t chunk);
-  [[noreturn]] void blame(std::size_t rank, std::span<const float> floats) const;
+  [[noreturn]] void blame(std::size_t rank, Parts floats) const;
 
   void send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk);
   void send_sum(const ChunkHead& head);

@@ -91,14 +91,15 @@ void Latest::hear(std::size_t from, const FetchWord& word, const History& histor
 
 Contribution Latest::checked(const transport::Message& message) const {
   const auto& tensors = message.tensors;
-  const bool is_whole = message.kind == transport::MessageKind::kReduce && message.epoch >= 0 &&
-                        message.pass >= 0 && tensors.size() == 2 &&
+  const std::size_t values = options_.values + options_.extras;
+  const bool is_whole = message.kind == transport::MessageKind::kReduce &&
+                        is_count(message.epoch) && is_count(message.pass) && tensors.size() == 2 &&
                         tensors[0].dtype == graph::DType::kFloat32 &&
                         tensors[1].dtype == graph::DType::kInt64 &&
-                        tensors[0].bytes.size() == options_.values * sizeof(float) &&
+                        tensors[0].bytes.size() == values * sizeof(float) &&
                         tensors[1].bytes.size() == options_.maxima * sizeof(std::int64_t);
   if (!is_whole) {
-    throw_invalid("[reduce] expected ", options_.values, " values and ", options_.maxima,
+    throw_invalid("[reduce] expected ", values, " values and ", options_.maxima,
                   " maxima, got something else.");
   }
   Contribution latest{.values = values_of<float>(tensors[0]),

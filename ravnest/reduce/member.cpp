@@ -136,9 +136,10 @@ void Member::failed(std::int64_t round, const Failure& failure, TimePoint now) {
 }
 
 void Member::caught_up(const Commit& commit, TimePoint now) {
-  if (commit != Commit{}) {
+  if (commit > latest_of(history_)) {
     merge(history_, {commit});
     seen_ = std::max(seen_, commit.round);
+    keep_up();  // others may have gone on meanwhile
   }
   tell(now);
 }
@@ -222,16 +223,20 @@ void Member::follow(const LeaderWord& word, TimePoint now) {
   note_changes(word);
   settle(word);
   take_part(word);
-  const bool is_time =
+  is_time_to_keep_up_ =
       word.phase != RoundPhase::kCollect && (!is_final_ || word.are_final || history_.empty());
-  if (is_behind() && round_ == 0 && !is_finished_ && is_time) {
-    actions_.catch_up(latest_);
-  }
+  keep_up();
   if (!is_offered_ || round_ != 0) {
     waiting_since_.reset();
   } else if (!waiting_since_) {
     waiting_since_ = now;
     next_notice_ = after(now, options_.progress);
+  }
+}
+
+void Member::keep_up() {
+  if (is_behind() && round_ == 0 && !is_finished_ && is_time_to_keep_up_) {
+    actions_.catch_up(latest_);
   }
 }
 
@@ -339,6 +344,7 @@ TimePoint Member::tick(TimePoint now) {
   if (leading_) {
     if (now >= next_beat_) {
       broadcast(now);
+      keep_up();  // as others do when they hear it
     }
     lead_on(now);
     next = std::min(next, next_beat_);

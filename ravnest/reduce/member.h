@@ -66,6 +66,8 @@ class Member {
   void lead_on(TimePoint now);
   void broadcast(TimePoint now);
   void follow(const LeaderWord& word, TimePoint now);
+  // Asks for the values that it lacks, where it is time to.
+  void keep_up();
   void settle(const LeaderWord& word);
   void take_part(const LeaderWord& word);
   void finish();
@@ -108,6 +110,7 @@ class Member {
   std::int64_t seen_ = 0;
   History history_;
   Commit latest_;  // of the ring
+  bool is_time_to_keep_up_ = false;
 
   std::vector<std::size_t> lost_;
   std::vector<std::size_t> awaited_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -16,13 +17,19 @@ struct OuterOptions {
 // bases and means give equal results on all members, to the last bit.
 class OuterStep {
  public:
-  explicit OuterStep(OuterOptions options) : options_(options) {}
+  // Of so many values.
+  OuterStep(OuterOptions options, std::size_t size)
+      : options_(options), momentum_(options.is_nesterov ? size : 0) {}
 
   bool is_nesterov() const { return options_.is_nesterov; }
   // Replaces the mean by the values to go on from.
   void apply(std::span<const float> base, std::span<float> mean);
-  // After values that came from elsewhere.
-  void reset() { momentum_.clear(); }
+  // The same on all members that have taken the same steps; empty where there is none. Who was away
+  // takes it from another with the base.
+  std::span<const float> momentum() const { return momentum_; }
+  void set_momentum(std::span<const float> momentum) {
+    momentum_.assign(momentum.begin(), momentum.end());
+  }
 
  private:
   const OuterOptions options_;

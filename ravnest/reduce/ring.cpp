@@ -94,6 +94,8 @@ class Ring::Core : public MemberActions, public EngineListener {
 
  private:
   void run();
+  // What fails is told, and holds up nothing else.
+  void attempt(const std::function<void()>& step);
   TimePoint tick(TimePoint now);
   void hear(std::size_t rank, const Word& word);
   void on_latest(Contribution latest, const Commit& commit);
@@ -112,7 +114,7 @@ class Ring::Core : public MemberActions, public EngineListener {
   Contribution contribution_;
   TimePoint began_;
   TimePoint next_tick_;
-  bool is_doubtful_ = false;  // our values were not finite: look before the next round
+  bool is_doubtful_ = false;  // a round failed, perhaps by our values: look before the next
   std::uint64_t averages_ = 0;
   std::uint64_t abandoned_ = 0;
   std::uint64_t nbytes_sent_ = 0;
@@ -185,16 +187,12 @@ void Ring::Core::run() {
       }
       tasks.swap(tasks_);
     }
-    try {
-      for (const auto& task : tasks) {
-        task();
-      }
-      tasks.clear();
-      deadline = tick(Clock::now());
-    } catch (const std::exception& error) {  // a transport that is no more; the others go on
-      notice(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
-      deadline = transport::after(Clock::now(), options_.silence);
+    deadline = transport::after(Clock::now(), options_.silence);
+    for (const auto& task : tasks) {
+      attempt(task);
     }
+    tasks.clear();
+    attempt([&] { deadline = tick(Clock::now()); });
     publish();
   }
   // In this order: nobody calls us back from here on.
@@ -202,6 +200,14 @@ void Ring::Core::run() {
   latest_.reset();
   links_->close(std::min(options_.silence, kFarewell));
   links_.reset();
+}
+
+void Ring::Core::attempt(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {  // a transport that is no more; the others go on
+    notice(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
+  }
 }
 
 TimePoint Ring::Core::tick(TimePoint now) {
@@ -263,9 +269,10 @@ void Ring::Core::give_latest(std::int64_t ticket, Contribution latest, std::int6
   auto given = std::make_shared<Contribution>(std::move(latest));
   post([this, ticket, given, round] {
     const auto& history = member_.history();
-    const auto found =
-        std::ranges::find_if(history, [round](const Commit& c) { return c.round == round; });
-    latest_->give(ticket, std::move(*given), found == history.end() ? Commit{} : *found);
+    // The newest: those who were apart for a while have counted their rounds each for itself.
+    const auto found = std::find_if(history.rbegin(), history.rend(),
+                                    [round](const Commit& c) { return c.round == round; });
+    latest_->give(ticket, std::move(*given), found == history.rend() ? Commit{} : *found);
   });
 }
 
@@ -280,7 +287,6 @@ void Ring::Core::on_moved(std::int64_t round) {
 
 void Ring::Core::on_failed(std::int64_t round, Failure failure) {
   post([this, round, failure = std::move(failure)] {
-    is_doubtful_ = is_doubtful_ || (failure.suspect == options_.rank && failure.is_proven);
     member_.failed(round, failure, Clock::now());
   });
 }
@@ -307,6 +313,7 @@ void Ring::Core::commit(const Task& task, bool is_final) {
 
 void Ring::Core::abandon(std::int64_t round, const std::string& why) {
   ++abandoned_;
+  is_doubtful_ = true;
   contribution_ = {};
   listener_.on_abandoned(round, why);
 }

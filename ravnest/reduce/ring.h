@@ -24,6 +24,7 @@ struct RingOptions {
   std::size_t rank = 0;                  // ours
   std::size_t values = 0;                // how many a contribution has; others are refused
   std::size_t maxima = 0;
+  std::size_t extras = 0;  // follow the values in what a member gives to one that was away
   transport::Codec codec;
   Mean mean = Mean::kPlain;
   // A member that missed a round needs its result before it takes part again.
@@ -85,7 +86,8 @@ class Ring {
   void offer_final();
   // Empty: the values are not finite, the round goes on without us.
   void contribute(std::int64_t round, std::optional<Contribution> contribution);
-  // Asks the fastest other member for its values, though nothing was missed.
+  // Asks all others for their values, though nothing was missed, and takes them from the first that
+  // answers.
   void fetch_latest();
   // The values as of the round that was last applied; 0: none was.
   void give_latest(std::int64_t ticket, Contribution latest, std::int64_t round);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+
+#include "ravnest/base/error.h"
 
 // Twice as wide where the machine can. (Sanitizers, for which we build with Clang, do not get along
 // with functions that are chosen when the program starts.)
@@ -24,54 +27,84 @@ std::uint32_t is_wild(float value) {
   return static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & kInfinity) == kInfinity);
 }
 
+float float_at(const std::byte* bytes, std::size_t index) {
+  float value = 0.0F;
+  std::memcpy(&value, bytes + index * sizeof(float), sizeof(float));
+  return value;
+}
+
+RAVNEST_WIDE bool is_run_finite(std::span<const std::byte> run) {
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
+    wild |= is_wild(float_at(run.data(), i));
+  }
+  return wild == 0;
+}
+
+RAVNEST_WIDE bool add_run(float* sums, std::span<const std::byte> run) {
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
+    sums[i] += float_at(run.data(), i);
+    wild |= is_wild(sums[i]);
+  }
+  return wild == 0;
+}
+
+RAVNEST_WIDE bool add_and_scale_run(float* sums, std::span<const std::byte> run, float factor) {
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
+    sums[i] = (sums[i] + float_at(run.data(), i)) * factor;
+    wild |= is_wild(sums[i]);
+  }
+  return wild == 0;
+}
+
+RAVNEST_WIDE bool copy_run(float* values, std::span<const std::byte> run) {
+  std::uint32_t wild = 0;
+  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
+    values[i] = float_at(run.data(), i);
+    wild |= is_wild(values[i]);
+  }
+  return wild == 0;
+}
+
+// Whether `each(where in `into`, run)` was true for all runs of `from`, which has as many floats.
+template <typename Each>
+bool all_runs(std::span<float> into, Parts from, const Each& each) {
+  RAVNEST_CHECK(nbytes_of(from) == into.size_bytes());
+  bool is_good = true;
+  for_each_run(from, [&](std::size_t first, std::span<const std::byte> run) {
+    is_good &= each(into.data() + first, run);
+  });
+  return is_good;
+}
+
 }  // namespace
 
-RAVNEST_WIDE bool are_finite(std::span<const float> values) {
-  std::uint32_t wild = 0;
-  for (const float value : values) {
-    wild |= is_wild(value);
-  }
-  return wild == 0;
+bool are_finite(std::span<const float> values) { return is_run_finite(std::as_bytes(values)); }
+
+bool are_finite(Parts values) {
+  bool is_good = true;
+  for_each_run(values,
+               [&](std::size_t, std::span<const std::byte> run) { is_good &= is_run_finite(run); });
+  return is_good;
 }
 
-RAVNEST_WIDE bool add(std::span<float> into, std::span<const float> from) {
-  float* const sums = into.data();
-  const float* const values = from.data();
-  std::uint32_t wild = 0;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    sums[i] += values[i];
-    wild |= is_wild(sums[i]);
-  }
-  return wild == 0;
+bool add(std::span<float> into, Parts from) { return all_runs(into, from, add_run); }
+
+bool add_and_scale(std::span<float> into, Parts from, float factor) {
+  return all_runs(into, from, [factor](float* sums, std::span<const std::byte> run) {
+    return add_and_scale_run(sums, run, factor);
+  });
 }
 
-RAVNEST_WIDE bool add_and_scale(std::span<float> into, std::span<const float> from, float factor) {
-  float* const sums = into.data();
-  const float* const values = from.data();
-  std::uint32_t wild = 0;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    sums[i] = (sums[i] + values[i]) * factor;
-    wild |= is_wild(sums[i]);
-  }
-  return wild == 0;
-}
+bool copy(std::span<float> into, Parts from) { return all_runs(into, from, copy_run); }
 
 RAVNEST_WIDE bool scale(std::span<float> values, float factor) {
   std::uint32_t wild = 0;
   for (float& value : values) {
     value *= factor;
     wild |= is_wild(value);
-  }
-  return wild == 0;
-}
-
-RAVNEST_WIDE bool copy(std::span<float> into, std::span<const float> from) {
-  float* const values = into.data();
-  const float* const source = from.data();
-  std::uint32_t wild = 0;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    values[i] = source[i];
-    wild |= is_wild(values[i]);
   }
   return wild == 0;
 }

@@ -4,20 +4,23 @@
 #include <cstdint>
 #include <span>
 
+#include "ravnest/reduce/parts.h"
+
 namespace ravnest::reduce {
 
 // Loops over floats that the compiler turns into vector code. Where they return a bool: whether
 // every result is finite. Both ranges have the same size.
 
 bool are_finite(std::span<const float> values);
+bool are_finite(Parts values);
 // into += from
-bool add(std::span<float> into, std::span<const float> from);
+bool add(std::span<float> into, Parts from);
 // into = (into + from) · factor
-bool add_and_scale(std::span<float> into, std::span<const float> from, float factor);
+bool add_and_scale(std::span<float> into, Parts from, float factor);
 // values = values · factor
 bool scale(std::span<float> values, float factor);
 // into = from
-bool copy(std::span<float> into, std::span<const float> from);
+bool copy(std::span<float> into, Parts from);
 void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from);
 
 // Of every coordinate the mean without the largest and the smallest; three contributions or more.

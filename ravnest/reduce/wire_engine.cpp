@@ -83,7 +83,9 @@ void WireEngine::open_source(std::size_t rank) {
   source.reset();
   source = transport_.receive(
       options_.members[rank], channel_,
-      {.on_message = [this, rank](Delivery delivery) { on_delivery(rank, std::move(delivery)); }});
+      {.on_message = [this, rank](Delivery delivery) { on_delivery(rank, std::move(delivery)); },
+       .on_end = {},
+       .takes_parts = true});
 }
 
 void WireEngine::on_delivery(std::size_t rank, Delivery delivery) {
@@ -117,7 +119,7 @@ void WireEngine::sort(Arrival arrival) {
     early_.push_back(std::move(arrival));
   } else if (of == last_ && is_moving_) {
     heard_ = std::chrono::steady_clock::now();
-    work([&] { round_->take(arrival.rank, message); });
+    work([&] { round_->take(arrival.rank, message, arrival.delivery.parts); });
   }
 }
 

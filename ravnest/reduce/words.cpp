@@ -14,6 +14,9 @@ using transport::Message;
 
 enum class Kind : std::uint8_t { kMember = 1, kLeader = 2, kFetch = 3 };
 
+// Of what is drawn at random, or compared only.
+constexpr std::int64_t kMostDrawn = INT64_MAX;
+
 class Writer {
  public:
   void put(std::int64_t number) { numbers_.push_back(number); }
@@ -51,7 +54,7 @@ class Reader {
  public:
   Reader(const Bytes& bytes, std::size_t members) : bytes_(bytes.view()), members_(members) {}
 
-  std::int64_t number(std::int64_t least = 0, std::int64_t most = INT64_MAX) {
+  std::int64_t number(std::int64_t least = 0, std::int64_t most = kMostCounted) {
     std::int64_t value = 0;
     if (bytes_.size() < sizeof(value)) {
       throw_invalid("[reduce] expected a whole word, got its beginning.");
@@ -136,8 +139,8 @@ Message write(const FetchWord& word) {
 
 MemberWord read_member(Reader& in, const Message& message, std::size_t members) {
   MemberWord word{.epoch = message.epoch, .round = message.pass, .text = message.metadata};
-  word.leader = in.number();
-  word.incarnation = in.number(1);
+  word.leader = in.number(0, kMostDrawn);
+  word.incarnation = in.number(1, kMostDrawn);
   word.stage = in.one_of(Stage::kFailed);
   word.seen = in.number();
   word.is_final = in.flag();
@@ -154,7 +157,7 @@ MemberWord read_member(Reader& in, const Message& message, std::size_t members) 
 
 LeaderWord read_leader(Reader& in, const Message& message) {
   LeaderWord word{.epoch = message.epoch, .round = message.pass, .text = message.metadata};
-  word.incarnation = in.number(1);
+  word.incarnation = in.number(1, kMostDrawn);
   word.phase = in.one_of(RoundPhase::kMove);
   word.is_final = in.flag();
   word.are_final = in.flag();
@@ -169,7 +172,7 @@ LeaderWord read_leader(Reader& in, const Message& message) {
 FetchWord read_fetch(Reader& in, const Message& message) {
   FetchWord word{.commit = {.epoch = message.epoch, .round = message.pass}};
   word.ask = in.one_of(Ask::kGive);
-  word.ticket = in.number();
+  word.ticket = in.number(0, kMostDrawn);
   return word;
 }
 
@@ -183,7 +186,7 @@ Word read_word(const Message& message, std::size_t members) {
   const bool is_word = message.kind == transport::MessageKind::kReduce &&
                        message.fields.size() == 1 && message.tensors.size() == 1 &&
                        message.tensors[0].dtype == graph::DType::kInt64;
-  if (!is_word || message.epoch < 0 || message.pass < 0) {
+  if (!is_word || !is_count(message.epoch) || !is_count(message.pass)) {
     throw_invalid("[reduce] expected a word of a ring, got a ", name_of(message.kind),
                   " message of another form.");
   }

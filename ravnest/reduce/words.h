@@ -11,6 +11,10 @@
 
 namespace ravnest::reduce {
 
+// Epochs and rounds are counted on from what a peer says, and stay far from an overflow.
+inline constexpr std::int64_t kMostCounted = 1'000'000'000'000'000;
+inline bool is_count(std::int64_t number) { return number >= 0 && number <= kMostCounted; }
+
 // A round that counts. Epochs are numbered so that no two leaders have the same, and so no two
 // rounds are taken for each other.
 struct Commit {

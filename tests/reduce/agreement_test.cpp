@@ -15,6 +15,28 @@ RingOptions ring_of(std::size_t members, std::size_t values = 7) {
   return options;
 }
 
+RingOptions from_a_base(RingOptions options) {
+  options.needs_base = true;
+  return options;
+}
+
+RingOptions in_eight_bits(RingOptions options) {
+  options.codec = transport::parse_codec("int8");
+  return options;
+}
+
+RingOptions trimmed(RingOptions options) {
+  options.mean = Mean::kTrimmed;
+  return options;
+}
+
+// Rings that move or keep their values in another way.
+std::vector<RingOptions> other_rings_of(std::size_t members) {
+  const RingOptions plain = ring_of(members);
+  return {from_a_base(plain), from_a_base(in_eight_bits(plain)), trimmed(plain),
+          from_a_base(trimmed(in_eight_bits(plain)))};
+}
+
 // Every round that two members applied was the same for both, and who took part and lives applied
 // it, or nobody did.
 void expect_agreement(const Simulation& world, const std::string& what) {
@@ -77,15 +99,16 @@ TEST(Agreement, AThousandRoundsLoseNobody) {
 }
 
 // A fault at one message, or at two: survivors agree, and the next round is theirs.
-void run_with(std::size_t members, const std::vector<Simulation::Order>& orders, unsigned seed,
-              bool is_loss_seen) {
+void run_with(const RingOptions& options, const std::vector<Simulation::Order>& orders,
+              unsigned seed, bool is_loss_seen) {
+  const std::size_t members = options.members.size();
   std::string what = "seed " + std::to_string(seed);
   for (const auto& order : orders) {
     what += " fault " + std::to_string(static_cast<int>(order.fault)) + " at " +
             std::to_string(order.message);
   }
   SCOPED_TRACE(what);
-  Simulation world(ring_of(members), seed);
+  Simulation world(options, seed);
   world.is_loss_seen = is_loss_seen;
   world.is_eager = true;
   for (const auto& order : orders) {
@@ -122,8 +145,8 @@ void run_with(std::size_t members, const std::vector<Simulation::Order>& orders,
   expect_agreement(world, what);
 }
 
-std::size_t messages_of_two_rounds(std::size_t members) {
-  Simulation world(ring_of(members));
+std::size_t messages_of_two_rounds(const RingOptions& options) {
+  Simulation world(options);
   world.start_all();
   world.offer_all();
   EXPECT_TRUE(world.run_until([&] { return have_all(world, 1); }));
@@ -135,16 +158,68 @@ std::size_t messages_of_two_rounds(std::size_t members) {
 constexpr Fault kFaults[]{Fault::kKillSender, Fault::kKillReceiver, Fault::kMuteSender,
                           Fault::kDrop, Fault::kRestartSender};
 
+void run_with_every_single_fault(const RingOptions& options) {
+  const std::size_t messages = messages_of_two_rounds(options);
+  for (const Fault fault : kFaults) {
+    for (std::size_t message = 0; message < messages; ++message) {
+      run_with(options, {{message, fault}}, 0, message % 2 == 0);
+      if (testing::Test::HasFatalFailure()) {
+        return;
+      }
+    }
+  }
+}
+
 TEST(Agreement, SurvivesEverySingleFault) {
   for (const std::size_t members : {2U, 3U, 4U}) {
-    const std::size_t messages = messages_of_two_rounds(members);
-    for (const Fault fault : kFaults) {
-      for (std::size_t message = 0; message < messages; ++message) {
-        run_with(members, {{message, fault}}, 0, message % 2 == 0);
-        if (HasFatalFailure()) {
-          return;
-        }
+    run_with_every_single_fault(ring_of(members));
+  }
+}
+
+TEST(Agreement, SurvivesEverySingleFaultHoweverValuesTravel) {
+  for (const RingOptions& options : other_rings_of(3)) {
+    run_with_every_single_fault(options);
+  }
+}
+
+TEST(Agreement, WhoWasAwayTakesTheBaseFromAnother) {
+  Simulation world(from_a_base(ring_of(3)));
+  world.start_all();
+  world.offer_all();
+  ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }));
+  world.restart(2);
+  ASSERT_TRUE(world.run_until([&] { return world.fetches(2) > 0; }));
+  world.offer_all();
+  ASSERT_TRUE(world.run_until([&] { return world.outcomes(0).size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return world.outcomes(2).size() == 1; }));
+  EXPECT_EQ(world.outcomes(0).back().members.size(), 3U);
+  EXPECT_EQ(world.outcomes(2).back(), world.outcomes(0).back());
+}
+
+// It ends first; another goes on alone, and says in the middle of a round that it ends, too.
+TEST(Agreement, WhoEndsFirstCatchesUpWithARoundThatWasUnderWay) {
+  for (const std::size_t first : {0U, 1U}) {
+    const std::size_t second = 1 - first;
+    for (unsigned seed = 1; seed <= 60; ++seed) {
+      Simulation world(from_a_base(ring_of(2)), seed);
+      world.start_all();
+      world.offer_all();
+      ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }));
+      world.offer(first, true);
+      for (std::size_t rounds = 2; rounds <= 3; ++rounds) {
+        world.offer(second);
+        ASSERT_TRUE(world.run_until([&] { return world.outcomes(second).size() == rounds; }));
       }
+      world.offer(second);
+      const std::size_t messages = world.messages() + seed % 12;
+      ASSERT_TRUE(world.run_until([&] { return world.messages() >= messages; }));
+      world.offer(second, true);
+      ASSERT_TRUE(world.run_until([&] {
+        return world.outcomes(first).back().is_final && world.outcomes(second).back().is_final;
+      })) << "member "
+          << first << " ended first, seed " << seed;
+      EXPECT_EQ(world.outcomes(first).back(), world.outcomes(second).back());
+      EXPECT_EQ(world.outcomes(first).back().members.size(), 2U);
     }
   }
 }
@@ -153,13 +228,16 @@ TEST(Agreement, SurvivesPairsOfFaults) {
   constexpr unsigned kSeed = 11;
   constexpr int kPairs = 6000;
   std::mt19937 random(kSeed);
-  const std::size_t members = 4;
-  const std::size_t messages = messages_of_two_rounds(members);
+  std::vector<RingOptions> rings = other_rings_of(4);
+  rings.push_back(ring_of(4));
+  std::vector<std::size_t> messages;
+  std::ranges::transform(rings, std::back_inserter(messages), messages_of_two_rounds);
   for (int pair = 0; pair < kPairs; ++pair) {
+    const std::size_t ring = random() % rings.size();
     const auto draw = [&] {
-      return Simulation::Order{random() % messages, kFaults[random() % std::size(kFaults)]};
+      return Simulation::Order{random() % messages[ring], kFaults[random() % std::size(kFaults)]};
     };
-    run_with(members, {draw(), draw()}, static_cast<unsigned>(random() % 1000), pair % 2 == 0);
+    run_with(rings[ring], {draw(), draw()}, static_cast<unsigned>(random() % 1000), pair % 2 == 0);
     if (HasFatalFailure()) {
       return;
     }

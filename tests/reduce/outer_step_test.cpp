@@ -6,7 +6,7 @@ namespace ravnest::reduce {
 namespace {
 
 TEST(OuterStep, OfTheMeanLeavesItAlone) {
-  OuterStep step({});
+  OuterStep step({}, 2);
   const std::vector<float> base{1.0F, 2.0F};
   std::vector<float> mean{3.0F, 4.0F};
   step.apply(base, mean);
@@ -14,7 +14,7 @@ TEST(OuterStep, OfTheMeanLeavesItAlone) {
 }
 
 TEST(OuterStep, OfNesterovIsThatOfGradientDescent) {
-  OuterStep step({.is_nesterov = true, .rate = 0.5, .momentum = 0.5});
+  OuterStep step({.is_nesterov = true, .rate = 0.5, .momentum = 0.5}, 1);
   std::vector<float> mean{2.0F};
   step.apply(std::vector<float>{1.0F}, mean);  // gradient -1, momentum -1
   EXPECT_FLOAT_EQ(mean[0], 1.75F);
@@ -22,10 +22,21 @@ TEST(OuterStep, OfNesterovIsThatOfGradientDescent) {
   mean = {2.75F};
   step.apply(base, mean);  // gradient -1, momentum -1.5
   EXPECT_FLOAT_EQ(mean[0], 2.625F);
-  step.reset();
-  mean = {3.625F};
-  step.apply(std::vector<float>{2.625F}, mean);
-  EXPECT_FLOAT_EQ(mean[0], 3.375F);
+}
+
+TEST(OuterStep, GoesOnElsewhereWithTheSameMomentum) {
+  const OuterOptions options{.is_nesterov = true, .rate = 0.5, .momentum = 0.5};
+  OuterStep one(options, 1);
+  std::vector<float> mean{2.0F};
+  one.apply(std::vector<float>{1.0F}, mean);
+  OuterStep other(options, 1);
+  other.set_momentum(one.momentum());
+  std::vector<float> first{2.75F};
+  std::vector<float> second = first;
+  one.apply(mean, first);
+  other.apply(mean, second);
+  EXPECT_EQ(first, second);
+  EXPECT_FLOAT_EQ(first[0], 2.625F);
 }
 
 }  // namespace

@@ -13,14 +13,14 @@ constexpr std::size_t kMembers = 3;
 enum class Place : std::uint8_t { kReady, kBegin, kMove, kScatter, kGather, kDone, kCommit };
 constexpr const char* kNames[]{"ready", "begin", "move", "scatter", "gather", "done", "commit"};
 
-struct Case {
+struct FaultCase {
   Place place = Place::kReady;
   std::size_t rank = 0;
   std::size_t which = 0;  // segment of values; how many were told before, of a leader's words
   bool is_kill = false;
 };
 
-std::string text_of(const Case& each) {
+std::string text_of(const FaultCase& each) {
   return concat(each.is_kill ? "killed" : "silent", " at ",
                 kNames[static_cast<std::size_t>(each.place)], ", rank ", each.rank, ", ",
                 each.which);
@@ -40,7 +40,7 @@ bool is_word_at(const Word& word, Place place) {
   return false;
 }
 
-bool is_at(const Message& message, const Case& each) {
+bool is_at(const Message& message, const FaultCase& each) {
   if (message.fields.size() == 5) {
     const ChunkHead head = read_chunk_head(message);
     return head.segment == each.which &&
@@ -50,8 +50,8 @@ bool is_at(const Message& message, const Case& each) {
   return message.fields.size() == 1 && is_word_at(read_word(message, kMembers), each.place);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<FaultCase> all_cases() {
+  std::vector<FaultCase> cases;
   for (const bool is_kill : {true, false}) {
     for (std::size_t which = 0; which < kMembers - 1; ++which) {
       for (const Place place : {Place::kBegin, Place::kMove, Place::kCommit}) {
@@ -74,7 +74,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-RingOptions quick() {
+RingOptions soon_silent() {
   return {.values = 30,
           .maxima = 2,
           .silence = Milliseconds(200),
@@ -84,14 +84,14 @@ RingOptions quick() {
 
 // Who survives has the same rounds, and goes on.
 template <typename World>
-void run_case(const Case& each) {
+void run_case(const FaultCase& each) {
   SCOPED_TRACE(text_of(each));
   transport::Log<int> hits;
   std::atomic<std::size_t> count = 0;
   std::atomic<bool> is_over = false;
   std::atomic<TestMember*> victim = nullptr;
   const bool is_counted = each.place != Place::kScatter && each.place != Place::kGather;
-  TestRing<World> ring(kMembers, quick());  // last: its threads use the rest
+  TestRing<World> ring(kMembers, soon_silent());  // last: its threads use the rest
   for (std::size_t rank = 0; rank < kMembers; ++rank) {
     ring.make(
         rank,
@@ -154,7 +154,7 @@ void run_case(const Case& each) {
 }
 
 TEST(RingFaults, EverySingleFaultEndsTheSameForAll) {
-  const std::vector<Case> cases = all_cases();
+  const std::vector<FaultCase> cases = all_cases();
   std::atomic<std::size_t> next = 0;
   std::vector<std::jthread> workers;
   for (int worker = 0; worker < 4; ++worker) {  // they mostly wait

@@ -45,13 +45,13 @@ class Wiretap : public transport::Transport {
   std::unique_ptr<transport::Receiver> receive(const transport::Peer& from,
                                                const std::string& channel,
                                                transport::Handler handler) override {
-    auto on_message = [state = state_,
-                       inner = std::move(handler.on_message)](transport::Delivery delivery) {
+    handler.on_message = [state = state_,
+                          inner = std::move(handler.on_message)](transport::Delivery delivery) {
       if (!state->is_mute) {
         inner(std::move(delivery));
       }
     };
-    return inner_.receive(from, channel, {std::move(on_message), std::move(handler.on_end)});
+    return inner_.receive(from, channel, std::move(handler));
   }
   void set_members(transport::Members members) override { inner_.set_members(std::move(members)); }
   std::string address() const override { return inner_.address(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ravnest/reduce/all_reduce.h"
+#include "ravnest/reduce/latest.h"
 #include "ravnest/reduce/member.h"
 
 namespace ravnest::reduce {
@@ -139,7 +140,11 @@ class Simulation {
     std::vector<std::string> abandoned;
     std::vector<std::string> notices;
     std::size_t fetches = 0;
-    bool is_fetching = false;
+    std::vector<float> base;  // what all went on from, where that is needed
+    Commit committed;         // that the base has in it
+    std::map<std::string, std::function<void(transport::Delivery)>> receivers;  // by channel
+    std::unique_ptr<transport::Transport> transport;
+    std::unique_ptr<Latest> latest;  // after what it uses
 
     void say(std::size_t to, const Word& word) override { world->send(rank, to, to_message(word)); }
     void begin(std::int64_t round) override {
@@ -205,6 +210,13 @@ class Simulation {
     void stop_moving() override { is_moving = false; }
     void commit(const Task& task, bool is_final) override {
       Contribution result = moving->result().contribution;
+      if (options.needs_base) {
+        for (std::size_t i = 0; i < base.size(); ++i) {
+          result.values[i] += base[i];
+        }
+        base = result.values;
+      }
+      committed = {.epoch = task.epoch, .round = task.round};
       if (world->is_eager) {
         next_offer = world->now_ + Milliseconds(50);
       }
@@ -212,17 +224,76 @@ class Simulation {
                           task.participants, is_final});
     }
     void abandon(std::int64_t, const std::string& why) override { abandoned.push_back(why); }
-    void catch_up(const Commit& latest) override {
-      if (!std::exchange(is_fetching, true)) {
-        tasks.emplace_back([this, latest] { world->fetch(*this, latest); });
-      }
+    void catch_up(const Commit& commit) override { latest->want(commit, world->now_); }
+    void give(std::int64_t ticket) {
+      latest->give(ticket, {.values = base, .maxima = std::vector<std::int64_t>(options.maxima)},
+                   committed);
+    }
+    void take(Contribution values, const Commit& commit) {
+      ++fetches;
+      base = std::move(values.values);
+      committed = commit;
+      member->caught_up(commit, world->now_);
     }
     void notice(const std::string& sentence) override { notices.push_back(sentence); }
+  };
+  // The channels of those who were away, on the same network.
+  class Channels final : public transport::Transport {
+   public:
+    explicit Channels(Node& node) : node_(node) {}
+    std::unique_ptr<transport::Sender> open(const transport::Peer& to,
+                                            const std::string& channel) override {
+      const auto& members = node_.options.members;
+      const auto found = std::ranges::find(members, to.name, &transport::Peer::name);
+      return std::make_unique<Sender>(node_, static_cast<std::size_t>(found - members.begin()),
+                                      channel);
+    }
+    std::unique_ptr<transport::Receiver> receive(const transport::Peer&, const std::string& channel,
+                                                 transport::Handler handler) override {
+      node_.receivers[channel] = std::move(handler.on_message);
+      return std::make_unique<Receiver>(node_, channel);
+    }
+    void set_members(transport::Members) override {}
+    std::string address() const override { return {}; }
+    void close(Milliseconds) override {}
+
+   private:
+    class Sender final : public transport::Sender {
+     public:
+      Sender(Node& node, std::size_t to, std::string channel)
+          : node_(node), to_(to), channel_(std::move(channel)) {}
+      void send(const transport::Message& message, Milliseconds) override {
+        node_.world->send(node_.rank, to_, message, channel_);
+      }
+      void flush(Milliseconds) override {}
+      void close(Milliseconds) override {}
+      transport::ChannelState state() const override { return {}; }
+
+     private:
+      Node& node_;
+      const std::size_t to_;
+      const std::string channel_;
+    };
+    class Receiver final : public transport::Receiver {
+     public:
+      Receiver(Node& node, std::string channel) : node_(node), channel_(std::move(channel)) {}
+      ~Receiver() override { node_.receivers.erase(channel_); }
+      Receiver(const Receiver&) = delete;
+      Receiver& operator=(const Receiver&) = delete;
+      void close(Milliseconds) override {}
+      transport::ChannelState state() const override { return {}; }
+
+     private:
+      Node& node_;
+      const std::string channel_;
+    };
+    Node& node_;
   };
   struct Parcel {
     std::size_t from = 0;
     std::size_t to = 0;
     transport::Message message;
+    std::string channel;  // empty: words, and values of a round
     std::size_t number = 0;
     const Node* receiver = nullptr;  // as it was when this was sent
   };
@@ -234,22 +305,25 @@ class Simulation {
     node->options = options_;
     node->options.rank = rank;
     node->member = std::make_unique<Member>(node->options, ++incarnations_, *node);
+    node->base.resize(options_.values);
+    node->transport = std::make_unique<Channels>(*node);
+    Node* own = node.get();
+    node->latest = std::make_unique<Latest>(
+        own->options, *own->transport,
+        Latest::Hooks{
+            .say = [own](std::size_t to, const FetchWord& word) { own->say(to, word); },
+            .post = [own](std::function<void()> task) { own->tasks.push_back(std::move(task)); },
+            .on_latest = [own](Contribution values,
+                               const Commit& commit) { own->take(std::move(values), commit); },
+            .on_wanted =
+                [own](std::int64_t ticket) {
+                  own->tasks.emplace_back([own, ticket] { own->give(ticket); });
+                }});
     return node;
   }
 
-  void fetch(Node& node, const Commit& latest) {
-    node.is_fetching = false;
-    for (const auto& other : nodes_) {
-      if (other->is_alive && !other->is_mute && other.get() != &node &&
-          latest_of(other->member->history()) >= latest) {
-        ++node.fetches;
-        node.member->caught_up(latest_of(other->member->history()), now_);
-        return;
-      }
-    }
-  }
-
-  void send(std::size_t from, std::size_t to, const transport::Message& message) {
+  void send(std::size_t from, std::size_t to, const transport::Message& message,
+            const std::string& channel = {}) {
     Node& sender = *nodes_[from];
     if (!sender.is_alive) {
       return;
@@ -277,7 +351,8 @@ class Simulation {
       return;
     }
     if (!sender.is_mute) {
-      channels_[{from, to}].push_back({from, to, message, number, nodes_[to].get()});
+      channels_[{from, to, channel}].push_back(
+          {from, to, message, channel, number, nodes_[to].get()});
     }
   }
 
@@ -322,7 +397,8 @@ class Simulation {
       node.next_offer.reset();
       node.member->offer(false, now_);
     }
-    node.deadline = std::min(node.member->tick(now_), node.next_offer.value_or(TimePoint::max()));
+    node.deadline = std::min({node.member->tick(now_), node.latest->tick(now_),
+                              node.next_offer.value_or(TimePoint::max())});
     if (node.is_moving) {
       const TimePoint end = node.heard + options_.silence;
       if (now_ >= end) {
@@ -366,6 +442,12 @@ class Simulation {
   }
 
   void hear(Node& node, const Parcel& parcel) {
+    if (!parcel.channel.empty()) {
+      if (const auto found = node.receivers.find(parcel.channel); found != node.receivers.end()) {
+        found->second({.message = parcel.message});
+      }
+      return;
+    }
     if (parcel.message.fields.size() == 5) {
       node.on_chunk(parcel.from, parcel.message);
       return;
@@ -375,6 +457,8 @@ class Simulation {
       node.member->hear(parcel.from, *leader, now_);
     } else if (const auto* member = std::get_if<MemberWord>(&word)) {
       node.member->hear(parcel.from, *member, now_);
+    } else {
+      node.latest->hear(parcel.from, std::get<FetchWord>(word), node.member->history(), now_);
     }
   }
 
@@ -390,7 +474,8 @@ class Simulation {
   const bool is_shuffled_;
   TimePoint now_{};
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::map<std::pair<std::size_t, std::size_t>, std::deque<Parcel>> channels_;
+  // Each keeps its order, and may overtake the others.
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, std::deque<Parcel>> channels_;
   std::vector<Order> orders_;
   std::vector<std::size_t> restarts_;
   std::set<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t>> stalled_;

@@ -69,13 +69,16 @@ TEST(Words, ThatNobodyCanSayAreRefused) {
       [](Message& m) { m.fields.clear(); },
       [](Message& m) { m.epoch = -1; },
       [](Message& m) { m.pass = -1; },
+      [](Message& m) { m.epoch = INT64_MAX; },  // the next would overflow
+      [](Message& m) { m.pass = INT64_MAX; },
       [](Message& m) { m.tensors.clear(); },
       [](Message& m) { m.tensors[0].dtype = graph::DType::kUInt8; },
       [](Message& m) { m.tensors[0].bytes = m.tensors[0].bytes.slice(0, 12); },
-      [](Message& m) { put_number(m, 0, 0); },  // incarnation
-      [](Message& m) { put_number(m, 1, 4); },  // phase
-      [](Message& m) { put_number(m, 2, 2); },  // flag
-      [](Message& m) { put_number(m, 6, 9); },  // rounds in the history
+      [](Message& m) { put_number(m, 0, 0); },          // incarnation
+      [](Message& m) { put_number(m, 1, 4); },          // phase
+      [](Message& m) { put_number(m, 2, 2); },          // flag
+      [](Message& m) { put_number(m, 5, INT64_MAX); },  // the latest round
+      [](Message& m) { put_number(m, 6, 9); },          // rounds in the history
       [](Message& m) { put_number(m, 6, INT64_MAX); },
       [](Message& m) { put_number(m, 7, 8); },   // their order
       [](Message& m) { put_number(m, 11, 4); },  // participants
@@ -88,6 +91,9 @@ TEST(Words, ThatNobodyCanSayAreRefused) {
     spoilers[index](message);
     EXPECT_THROW(static_cast<void>(read_word(message, 3)), std::invalid_argument) << index;
   }
+  Message message = to_message(member_word());
+  put_number(message, 3, INT64_MAX);  // the highest round that it has heard of
+  EXPECT_THROW(static_cast<void>(read_word(message, 3)), std::invalid_argument);
 }
 
 TEST(AllReduce, RefusesWhatDoesNotBelong) {
