@@ -9,19 +9,13 @@
 #include "ravnest/base/error.h"
 #include "ravnest/engine/convert.h"
 #include "ravnest/engine/instruction.h"
+#include "ravnest/engine/progress.h"
 #include "ravnest/graph/operators.h"
 
 namespace ravnest::engine {
 
-namespace {
-
-using graph::Graph;
-using graph::Op;
-using graph::Result;
-using graph::ValueId;
-
 struct Instruction {
-  const Op* op = nullptr;
+  const graph::Op* op = nullptr;
   std::optional<c10::OperatorHandle> handle;  // a tensor operator
   SizeFunction size_function = nullptr;       // or a size computation
   std::vector<ArgumentLoader> arguments;
@@ -33,6 +27,13 @@ struct WeightSlot {
   std::string name;
   Slot slot;
 };
+
+namespace {
+
+using graph::Graph;
+using graph::Op;
+using graph::Result;
+using graph::ValueId;
 
 // "aten.conv2d.default" → {"aten::conv2d", ""}.
 c10::OperatorName operator_name(const std::string& target) {
@@ -394,8 +395,12 @@ std::vector<c10::IValue> Interpreter::run(std::vector<c10::IValue> inputs,
   Frame frame(code_->graph.values.size());
   bind(frame, std::move(inputs), weights);
   torch::jit::Stack stack;
+  std::atomic<std::uint64_t>* const done = operators_done;
   for (const Instruction& instruction : code_->instructions) {
     run_instruction(instruction, frame, stack);
+    if (done != nullptr) {
+      done->fetch_add(1, std::memory_order_relaxed);
+    }
   }
   return outputs_of(frame);
 }

@@ -35,7 +35,7 @@ struct Weight {
   double operator[](std::int64_t i) const { return value[i].item<double>(); }
 };
 
-std::string message_of(const std::function<void()>& action) {
+std::string refusal_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const std::invalid_argument& error) {
@@ -161,16 +161,16 @@ TEST(Optimizer, GivesLoadedStateTheDtypeOfItsParameter) {
 }
 
 TEST(Optimizer, SaysWhatItKnows) {
-  EXPECT_EQ(message_of([] { Optimizer("adam", {{"mometum", 0.9}}); }),
+  EXPECT_EQ(refusal_of([] { Optimizer("adam", {{"mometum", 0.9}}); }),
             "[optim] adam has no option 'mometum'; it has lr, betas, eps, weight_decay, amsgrad, "
             "maximize.");
-  EXPECT_EQ(message_of([] { Optimizer("lion", {}); }),
+  EXPECT_EQ(refusal_of([] { Optimizer("lion", {}); }),
             "[optim] there is no optimizer 'lion'; there are sgd, adam, adamw, nadam, rmsprop, "
             "adagrad.");
   Weight weight("sgd", {}, {1.0});
-  EXPECT_EQ(message_of([&] { weight.optimizer.set_rate(-1.0); }),
+  EXPECT_EQ(refusal_of([&] { weight.optimizer.set_rate(-1.0); }),
             "[optim] expected a rate of 0 or more, got -1.");
-  EXPECT_EQ(message_of([&] { weight.step(vector_of({1.0}), {.max_norm = 0.0}); }),
+  EXPECT_EQ(refusal_of([&] { weight.step(vector_of({1.0}), {.max_norm = 0.0}); }),
             "[optim] expected a norm above 0 to clip gradients to, got 0.");
 }
 
@@ -212,7 +212,7 @@ TEST(CompensateDelay, CorrectsTheGradientOfABowlTowardsThatOfToday) {
 }
 
 TEST(CompensateDelay, RefusesOtherShapes) {
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(refusal_of([] {
               compensate_delay(vector_of({1.0}), vector_of({1.0, 2.0}), vector_of({1.0}), 0.1);
             }),
             "[optim] expected a gradient and two weights of one shape, got [1], [2] and [1].");

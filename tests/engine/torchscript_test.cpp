@@ -12,6 +12,7 @@
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/graph/lint.h"
 #include "ravnest/graph/text/text.h"
+#include "tests/base/has.h"
 
 namespace ravnest::engine {
 namespace {
@@ -198,10 +199,6 @@ std::string refusal(const Module& module, const ImportOptions& options = {}) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(TorchScript, FlattensSubmodulesWithoutExamples) {
   const Module module = conv_net();
   const graph::Program program = import_torchscript(module);
@@ -304,7 +301,7 @@ def forward(self, x):
   const graph::Program program = import_torchscript(module);
   EXPECT_EQ(program.graph.outputs.size(), 2u);
   EXPECT_EQ(program.eval_graph->outputs.size(), 1u);
-  EXPECT_TRUE(contains(program.graph.out_spec, R"("context": "[\"out\", \"aux\"]")"));
+  EXPECT_TRUE(has(program.graph.out_spec, R"("context": "[\"out\", \"aux\"]")"));
   expect_same_everywhere(module);
 }
 
@@ -356,10 +353,10 @@ def forward(self, x):
   const graph::Program program =
       import_torchscript(module, {.example_args = {torch::randn({3, 4})}});
   const std::string text = graph::to_text(program.graph);
-  EXPECT_TRUE(contains(text, "int(2*s0) = _operator.mul(")) << text;
-  EXPECT_TRUE(contains(text, "int(4*s0) = aten.sym_numel.default(")) << text;
-  EXPECT_TRUE(contains(text, "f32[2*s0, 2]")) << text;
-  EXPECT_FALSE(contains(text, "floordiv")) << "what the batch does not change is a constant";
+  EXPECT_TRUE(has(text, "int(2*s0) = _operator.mul(")) << text;
+  EXPECT_TRUE(has(text, "int(4*s0) = aten.sym_numel.default(")) << text;
+  EXPECT_TRUE(has(text, "f32[2*s0, 2]")) << text;
+  EXPECT_FALSE(has(text, "floordiv")) << "what the batch does not change is a constant";
 }
 
 TEST(TorchScript, DropsWhatNobodyUses) {
@@ -455,8 +452,8 @@ def forward(self, x):
       options.example_args = {torch::ones({2, 4})};
     }
     const std::string text = refusal(module, options);
-    EXPECT_TRUE(contains(text, "<string>:3")) << text;
-    EXPECT_TRUE(contains(text, "an if on the value of a tensor")) << text;
+    EXPECT_TRUE(has(text, "<string>:3")) << text;
+    EXPECT_TRUE(has(text, "an if on the value of a tensor")) << text;
   }
 }
 
@@ -467,8 +464,8 @@ def forward(self, x):
         x = x - 1
     return x
 )"));
-  EXPECT_TRUE(contains(text, "<string>:3: ")) << text;
-  EXPECT_TRUE(contains(text, "a loop over the value of a tensor")) << text;
+  EXPECT_TRUE(has(text, "<string>:3: ")) << text;
+  EXPECT_TRUE(has(text, "a loop over the value of a tensor")) << text;
 }
 
 TEST(TorchScript, FixesTheBatchWhereTheModelDoes) {
@@ -479,11 +476,11 @@ def forward(self, x):
         out = out * x[i]
     return out
 )");
-  EXPECT_TRUE(contains(refusal(module), "a loop over a size"));
+  EXPECT_TRUE(has(refusal(module), "a loop over a size"));
   const graph::Program program =
       import_torchscript(module, {.example_args = {torch::randn({3, 4})}});
-  EXPECT_TRUE(contains(program.metadata.at("import_note"), "fixed at 3"));
-  EXPECT_TRUE(contains(program.metadata.at("import_note"), "<string>:4"));
+  EXPECT_TRUE(has(program.metadata.at("import_note"), "fixed at 3"));
+  EXPECT_TRUE(has(program.metadata.at("import_note"), "<string>:4"));
   EXPECT_TRUE(program.graph.symbols.empty());
   expect_same(program, module, {torch::randn({3, 4})});
 }
@@ -507,8 +504,8 @@ def forward(self, x):
     return x.unsqueeze(0)
 )");
   const std::string text = refusal(module);
-  EXPECT_TRUE(contains(text, "an if on ")) << text;
-  EXPECT_TRUE(contains(text, "Pass example inputs")) << text;
+  EXPECT_TRUE(has(text, "an if on ")) << text;
+  EXPECT_TRUE(has(text, "Pass example inputs")) << text;
   const graph::Program program =
       import_torchscript(module, {.example_args = {torch::randn({3, 4})}});
   expect_same(program, module, {torch::randn({5, 4})});
@@ -521,7 +518,7 @@ def forward(self, x):
     return x
 )");
   const std::string text = refusal(module, {.example_args = {torch::ones({2, 5})}});
-  EXPECT_TRUE(contains(text, "four columns, please")) << text;
+  EXPECT_TRUE(has(text, "four columns, please")) << text;
   EXPECT_EQ(refusal(module), "");
 }
 
@@ -530,14 +527,13 @@ TEST(TorchScript, ReportsExamplesThatDoNotFit) {
       "def forward(self, x, scale: float = 2.0):\n"
       "    return torch.linear(x, self.weight) * scale\n");
   const at::Tensor x = torch::ones({2, 4});
-  EXPECT_TRUE(contains(refusal(module, {.example_args = {torch::ones({2, 5})}}), "aten::linear"));
-  EXPECT_TRUE(contains(refusal(module, {.example_args = {x, 1.0, x}}), "at most 2"));
-  EXPECT_TRUE(contains(refusal(module, {.example_args = {x, "a"}}), "scale"));
+  EXPECT_TRUE(has(refusal(module, {.example_args = {torch::ones({2, 5})}}), "aten::linear"));
+  EXPECT_TRUE(has(refusal(module, {.example_args = {x, 1.0, x}}), "at most 2"));
+  EXPECT_TRUE(has(refusal(module, {.example_args = {x, "a"}}), "scale"));
   EXPECT_TRUE(
-      contains(refusal(module, {.example_args = {x}, .example_kwargs = {{"size", 1}}}), "'size'"));
-  EXPECT_TRUE(
-      contains(refusal(module, {.example_args = {x}, .example_kwargs = {{"x", x}}}), "twice"));
-  EXPECT_TRUE(contains(refusal(module, {.example_kwargs = {{"scale", 1.0}}}), "'x'"));
+      has(refusal(module, {.example_args = {x}, .example_kwargs = {{"size", 1}}}), "'size'"));
+  EXPECT_TRUE(has(refusal(module, {.example_args = {x}, .example_kwargs = {{"x", x}}}), "twice"));
+  EXPECT_TRUE(has(refusal(module, {.example_kwargs = {{"scale", 1.0}}}), "'x'"));
 }
 
 TEST(TorchScript, FixesEverythingButTensorsToTheExample) {
@@ -556,10 +552,10 @@ def forward(self, xs: List[Tensor], named: Dict[str, Tensor], times: int = 2, sc
   ASSERT_EQ(program.graph.user_inputs().size(), 5u);
   EXPECT_EQ(program.graph.user_inputs()[3]->literal, graph::Argument{std::int64_t{3}});
   EXPECT_EQ(program.graph.user_inputs()[4]->literal, graph::Argument{4.0});
-  EXPECT_TRUE(contains(program.graph.in_spec, R"("context": "[\"scale\"]")"));
+  EXPECT_TRUE(has(program.graph.in_spec, R"("context": "[\"scale\"]")"));
   EXPECT_EQ(program.metadata.at("arguments"), "xs,named,times");
   expect_same(program, module, {list, dict, 3, 4.0});
-  EXPECT_TRUE(contains(refusal(module), "'xs'")) << "a list has no length without an example";
+  EXPECT_TRUE(has(refusal(module), "'xs'")) << "a list has no length without an example";
 }
 
 TEST(TorchScript, TakesDeclaredInputsWithoutExamples) {
@@ -579,10 +575,10 @@ def forward(self, pair: Tuple[Tensor, Tensor], n: int, mask: Optional[Tensor] = 
 TEST(TorchScript, RefusesWhatReachesOutOfTheModel) {
   const std::string save =
       refusal(linear_module("def forward(self, x):\n    torch.save(x, \"file\")\n    return x\n"));
-  EXPECT_TRUE(contains(save, "aten::save") && contains(save, "<string>:2")) << save;
+  EXPECT_TRUE(has(save, "aten::save") && has(save, "<string>:2")) << save;
   const std::string file = refusal(linear_module(
       "def forward(self, x):\n    return x + torch.from_file(\"/etc/passwd\", False, 4)\n"));
-  EXPECT_TRUE(contains(file, "aten::from_file")) << file;
+  EXPECT_TRUE(has(file, "aten::from_file")) << file;
 }
 
 TEST(TorchScript, RefusesOperatorsThatAreNotAtens) {
@@ -597,7 +593,7 @@ graph(%self, %x : Tensor):
   module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(
       c10::QualifiedName(*module.type()->name(), "forward"), graph));
   const std::string text = refusal(module);
-  EXPECT_TRUE(contains(text, "quantized::relu6")) << text;
+  EXPECT_TRUE(has(text, "quantized::relu6")) << text;
 }
 
 TEST(TorchScript, RefusesStateThatIsNoBuffer) {
@@ -610,14 +606,14 @@ TEST(TorchScript, RefusesStateThatIsNoBuffer) {
   };
   const std::string number =
       refusal_of("def forward(self, x):\n    self.calls += 1\n    return x\n");
-  EXPECT_TRUE(contains(number, "<string>:2") && contains(number, "self.calls")) << number;
+  EXPECT_TRUE(has(number, "<string>:2") && has(number, "self.calls")) << number;
   const std::string list =
       refusal_of("def forward(self, x):\n    self.seen.append(x)\n    return x\n");
-  EXPECT_TRUE(contains(list, "belongs to the module")) << list;
+  EXPECT_TRUE(has(list, "belongs to the module")) << list;
 }
 
 TEST(TorchScript, RefusesModulesWithoutForward) {
-  EXPECT_TRUE(contains(refusal(Module("Empty")), "__torch__.Empty"));
+  EXPECT_TRUE(has(refusal(Module("Empty")), "__torch__.Empty"));
 }
 
 TEST(TorchScript, RefusesEndlessLoops) {
@@ -628,7 +624,7 @@ def forward(self, x):
         n += 1
     return x + n
 )"));
-  EXPECT_TRUE(contains(text, "10000 iterations")) << text;
+  EXPECT_TRUE(has(text, "10000 iterations")) << text;
 }
 
 TEST(TorchScript, ReadsArchives) {

@@ -12,6 +12,11 @@
 
 namespace ravnest::engine::optim {
 
+// What is kept for a parameter, by PyTorch's names.
+inline constexpr const char* kAverage = "exp_avg";
+inline constexpr const char* kSquare = "exp_avg_sq";
+inline constexpr const char* kBuffer = "momentum_buffer";
+
 // One parameter's step, checked: tensors of one shape.
 struct Step {
   const at::Tensor& value;

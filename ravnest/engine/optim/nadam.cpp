@@ -8,8 +8,6 @@ namespace ravnest::engine::optim {
 
 namespace {
 
-constexpr const char* kAverage = "exp_avg";
-constexpr const char* kSquare = "exp_avg_sq";
 constexpr const char* kProduct = "mu_product";
 
 struct NadamOptions {

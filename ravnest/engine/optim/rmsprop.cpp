@@ -6,8 +6,7 @@ namespace ravnest::engine::optim {
 
 namespace {
 
-constexpr const char* kSquare = "square_avg";
-constexpr const char* kBuffer = "momentum_buffer";
+constexpr const char* kMeanSquare = "square_avg";
 constexpr const char* kMean = "grad_avg";
 
 struct RmspropOptions {
@@ -25,7 +24,7 @@ class Rmsprop : public Algorithm {
   explicit Rmsprop(const RmspropOptions& options) : Algorithm(options.rate), options_(options) {}
 
   std::vector<std::string> tensor_names() const override {
-    std::vector<std::string> names = {kSquare};
+    std::vector<std::string> names = {kMeanSquare};
     if (has_momentum()) {
       names.emplace_back(kBuffer);
     }

@@ -7,8 +7,6 @@ namespace ravnest::engine::optim {
 
 namespace {
 
-constexpr const char* kBuffer = "momentum_buffer";
-
 struct SgdOptions {
   double rate = 0.0;
   double momentum = 0.0;

@@ -6,9 +6,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/fault_point.h"
 #include "ravnest/engine/optim/compensation.h"
+#include "ravnest/engine/stage/finite.h"
 #include "ravnest/graph/aliasing.h"
 
 namespace ravnest::engine {
@@ -183,6 +186,14 @@ std::vector<c10::IValue> Stage::compute_again(const Pass& pass) const {
   }
 }
 
+void Stage::refuse(std::int64_t id) {
+  Pass& pass = passes_.try_emplace(id).first->second;
+  Pass refused;
+  refused.updates = pass.version ? pass.updates : updates_;
+  refused.is_refused = true;
+  pass = std::move(refused);
+}
+
 std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::Tensor>& gradients,
                                         bool counts) {
   const auto found = passes_.find(id);
@@ -191,6 +202,29 @@ std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::T
   }
   Pass pass = std::move(found->second);
   passes_.erase(found);
+  std::vector<at::Tensor> results;
+  if (!pass.is_refused) {
+    results = differentiate(pass, id, gradients);
+    gather(*pass.version, counts);
+  }
+  const std::uint64_t delay = updates_ - pass.updates;
+  const bool is_refused = pass.is_refused;
+  pass = {};  // the version is free before the update
+  if (!counts) {
+    return results;
+  }
+  is_spoiled_ = is_spoiled_ || is_refused;
+  last_delay_ = delay;
+  longest_delay_ = std::max(longest_delay_, delay);
+  if (++backwards_ == options_.update_frequency) {
+    update();
+  }
+  return results;
+}
+
+// Leaves the gradients of parameters at the version's leaves, and gives those of the inputs.
+std::vector<at::Tensor> Stage::differentiate(Pass& pass, std::int64_t id,
+                                             const std::vector<at::Tensor>& gradients) {
   if (pass.random_state.defined()) {
     pass.outputs = compute_again(pass);
   }
@@ -212,21 +246,10 @@ std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::T
   if (!roots.empty()) {
     torch::autograd::backward(roots, seeds);
   }
-  roots.clear();
+  fault_point("backward");
   std::vector<at::Tensor> results;
   for (const c10::IValue& input : pass.inputs) {
     results.push_back(input.isTensor() ? input.toTensor().grad() : at::Tensor());
-  }
-  gather(*pass.version, counts);
-  const std::uint64_t delay = updates_ - pass.updates;
-  pass = {};  // the version is free before the update
-  if (!counts) {
-    return results;
-  }
-  last_delay_ = delay;
-  max_delay_ = std::max(max_delay_, delay);
-  if (++backwards_ == options_.update_frequency) {
-    update();
   }
   return results;
 }
@@ -273,7 +296,25 @@ void Stage::update() {
   }
   backwards_ = 0;
   ++updates_;
+  note_delay();
+  const bool is_good = std::ranges::all_of(
+      step.gradients, [](const auto& gradient) { return is_finite(gradient.second); });
+  if (std::exchange(is_spoiled_, false) || !is_good) {
+    ++skipped_;
+    ++skipped_in_a_row_;
+    return;
+  }
+  skipped_in_a_row_ = 0;
   apply_(step, versions_);
+  fault_point("update");
+}
+
+void Stage::note_delay() {
+  const std::uint64_t delay = std::exchange(longest_delay_, 0);
+  if (delay >= delays_.size()) {
+    delays_.resize(delay + 1);
+  }
+  ++delays_[delay];
 }
 
 std::vector<c10::IValue> Stage::evaluate(std::vector<c10::IValue> inputs) const {

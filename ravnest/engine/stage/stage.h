@@ -62,6 +62,10 @@ class Stage {
   // In evaluation, without gradients, on the newest weights.
   std::vector<c10::IValue> evaluate(std::vector<c10::IValue> inputs) const;
 
+  // Nothing may be learned from this pass, in flight or new: the update that it belongs to is
+  // skipped as a whole. Its backward is still due, and gives no gradients.
+  void refuse(std::int64_t pass);
+
   // Forgets all passes; their backwards will not come.
   void drop_all() { passes_.clear(); }
 
@@ -83,7 +87,13 @@ class Stage {
   std::size_t in_flight() const { return passes_.size(); }
   std::uint64_t updates() const { return updates_; }
   std::uint64_t last_delay() const { return last_delay_; }
-  std::uint64_t max_delay() const { return max_delay_; }
+  std::uint64_t max_delay() const { return delays_.empty() ? 0 : delays_.size() - 1; }
+  // How many updates had a delay of 0, 1, …: the longest of the passes in them.
+  const std::vector<std::uint64_t>& delays() const { return delays_; }
+  // Updates that left the weights as they were, since a pass was refused or a gradient was not
+  // finite: in all, and in a row until now.
+  std::uint64_t skipped() const { return skipped_; }
+  std::uint64_t skipped_in_a_row() const { return skipped_in_a_row_; }
 
   // The newest parameters and the buffers, as tensors nobody else holds on to.
   WeightMap snapshot() const;
@@ -96,14 +106,18 @@ class Stage {
     std::vector<c10::IValue> outputs;  // empty where they are computed again
     at::Tensor random_state;           // where they are
     WeightMap buffers;                 // and those that the forward changes, as they were
+    bool is_refused = false;
   };
 
   void find_changed();
   std::shared_ptr<const WeightVersion> version_for_forward() const;
   std::vector<c10::IValue> compute(const Pass& pass) const;
   std::vector<c10::IValue> compute_again(const Pass& pass) const;
+  std::vector<at::Tensor> differentiate(Pass& pass, std::int64_t id,
+                                        const std::vector<at::Tensor>& gradients);
   void gather(const WeightVersion& version, bool counts);
   void update();
+  void note_delay();
 
   BoundProgram program_;
   StageOptions options_;
@@ -116,9 +130,13 @@ class Stage {
   std::map<std::int64_t, Pass> passes_;
   std::map<std::string, at::Tensor> gradients_;  // summed
   std::size_t backwards_ = 0;                    // since the last update
+  bool is_spoiled_ = false;                      // a pass since then was refused
   std::uint64_t updates_ = 0;
+  std::uint64_t skipped_ = 0;
+  std::uint64_t skipped_in_a_row_ = 0;
   std::uint64_t last_delay_ = 0;
-  std::uint64_t max_delay_ = 0;
+  std::uint64_t longest_delay_ = 0;    // since the last update
+  std::vector<std::uint64_t> delays_;  // updates, by delay
 };
 
 }  // namespace ravnest::engine

@@ -12,14 +12,13 @@ namespace ravnest::engine {
 namespace {
 
 using torch::jit::Block;
-using torch::jit::Graph;
 using torch::jit::Node;
 namespace prim = c10::prim;
 
-constexpr int kDeepestCall = 64;
+constexpr int kDeepestLook = 64;
 
 // The graph that a call node runs, if it can be told without running anything.
-const Graph* find_callee(const Node& node) {
+const torch::jit::Graph* find_callee(const Node& node) {
   torch::jit::Function* function = nullptr;
   if (node.kind() == prim::CallFunction) {
     function = node.input(0)->type()->expectRef<c10::FunctionType>().function();
@@ -31,30 +30,30 @@ const Graph* find_callee(const Node& node) {
   return graph_function == nullptr ? nullptr : graph_function->graph().get();
 }
 
-bool always_raises(const Block& block, int depth);
+bool raises_within(const Block& block, int depth);
 
-bool always_raises(const Node& node, int depth) {
+bool raises_within(const Node& node, int depth) {
   if (node.kind() == prim::RaiseException) {
     return true;
   }
   if (node.kind() == prim::If) {
-    return always_raises(*node.blocks()[0], depth) && always_raises(*node.blocks()[1], depth);
+    return raises_within(*node.blocks()[0], depth) && raises_within(*node.blocks()[1], depth);
   }
-  const Graph* callee = depth < kDeepestCall ? find_callee(node) : nullptr;
-  return callee != nullptr && always_raises(*callee->block(), depth + 1);
+  const torch::jit::Graph* callee = depth < kDeepestLook ? find_callee(node) : nullptr;
+  return callee != nullptr && raises_within(*callee->block(), depth + 1);
 }
 
-bool always_raises(const Block& block, int depth) {
+bool raises_within(const Block& block, int depth) {
   return std::ranges::any_of(block.nodes(),
-                             [depth](const Node* node) { return always_raises(*node, depth); });
+                             [depth](const Node* node) { return raises_within(*node, depth); });
 }
 
-bool is_pure(const Block& block, int depth);
+bool is_pure_within(const Block& block, int depth);
 
-bool is_pure(const Node& node, int depth) {
+bool is_pure_within(const Node& node, int depth) {
   if (node.kind() == prim::CallFunction || node.kind() == prim::CallMethod) {
-    const Graph* callee = depth < kDeepestCall ? find_callee(node) : nullptr;
-    return callee != nullptr && is_pure(*callee->block(), depth + 1);
+    const torch::jit::Graph* callee = depth < kDeepestLook ? find_callee(node) : nullptr;
+    return callee != nullptr && is_pure_within(*callee->block(), depth + 1);
   }
   if (node.kind() == prim::SetAttr || node.kind() == prim::Enter || node.kind() == prim::Exit) {
     return false;
@@ -65,19 +64,19 @@ bool is_pure(const Node& node, int depth) {
     return false;
   }
   return std::ranges::all_of(node.blocks(),
-                             [depth](const Block* inner) { return is_pure(*inner, depth); });
+                             [depth](const Block* inner) { return is_pure_within(*inner, depth); });
 }
 
-bool is_pure(const Block& block, int depth) {
+bool is_pure_within(const Block& block, int depth) {
   return std::ranges::all_of(block.nodes(),
-                             [depth](const Node* node) { return is_pure(*node, depth); });
+                             [depth](const Node* node) { return is_pure_within(*node, depth); });
 }
 
 }  // namespace
 
-bool always_raises(const Block& block) { return always_raises(block, 0); }
+bool always_raises(const Block& block) { return raises_within(block, 0); }
 
-bool is_pure(const Block& block) { return is_pure(block, 0); }
+bool is_pure(const Block& block) { return is_pure_within(block, 0); }
 
 SourceLine source_line(const Node& node) {
   torch::jit::SourceRange range = node.sourceRange();

@@ -8,10 +8,6 @@ namespace {
 using torch::jit::Node;
 using Values = ScriptEvaluator::Values;
 
-ScriptDict* find_dict(ScriptEvaluator& evaluator, const Node& node) {
-  return node.inputs().empty() ? nullptr : evaluator.value(node.input(0)).dict();
-}
-
 c10::TypePtr element_type(const Node& node) {
   return node.output()->type()->expectRef<c10::ListType>().getElementType();
 }
@@ -82,6 +78,10 @@ void update(ScriptEvaluator& evaluator, const Node& node) {
 }
 
 }  // namespace
+
+ScriptDict* find_dict(ScriptEvaluator& evaluator, const Node& node) {
+  return node.inputs().empty() ? nullptr : evaluator.value(node.input(0)).dict();
+}
 
 void add_dict_nodes(NodeHandlers& handlers) {
   handlers["aten::keys"] = keys;

@@ -13,16 +13,6 @@ using Values = ScriptEvaluator::Values;
 
 constexpr std::size_t kLongestList = 1'000'000;
 
-// These names also mean operators on tensors, numbers and strings; a list or dict as the first
-// argument makes them Python's.
-ScriptList* find_list(ScriptEvaluator& evaluator, const Node& node) {
-  return node.inputs().empty() ? nullptr : evaluator.value(node.input(0)).list();
-}
-
-ScriptDict* find_dict(ScriptEvaluator& evaluator, const Node& node) {
-  return node.inputs().empty() ? nullptr : evaluator.value(node.input(0)).dict();
-}
-
 template <typename Container>
 Container& changeable(ScriptEvaluator& evaluator, Container& container) {
   if (container.is_attribute) {
@@ -290,6 +280,10 @@ void copy(ScriptEvaluator& evaluator, const Node& node) {
 }
 
 }  // namespace
+
+ScriptList* find_list(ScriptEvaluator& evaluator, const Node& node) {
+  return node.inputs().empty() ? nullptr : evaluator.value(node.input(0)).list();
+}
 
 void add_list_nodes(NodeHandlers& handlers) {
   handlers["aten::__getitem__"] = get_item;

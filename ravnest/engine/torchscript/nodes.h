@@ -24,4 +24,9 @@ void add_number_tensor_nodes(NodeHandlers& handlers);  // tensors made of number
 // Everything with a schema: computed now if it can be, else an op of the graph.
 void evaluate_operator(ScriptEvaluator& evaluator, const torch::jit::Node& node);
 
+// The first argument, null where it is none. Many names of Python's methods also mean operators on
+// tensors, numbers and strings; a list or dict as the first argument makes them Python's.
+ScriptList* find_list(ScriptEvaluator& evaluator, const torch::jit::Node& node);
+ScriptDict* find_dict(ScriptEvaluator& evaluator, const torch::jit::Node& node);
+
 }  // namespace ravnest::engine

@@ -57,15 +57,6 @@ const torch::jit::Operator& checked_operator(const ScriptEvaluator& evaluator, c
   return *op;
 }
 
-const Unknown* find_unknown(const Values& values) {
-  for (const ScriptValue& value : values) {
-    if (const Unknown* found = ravnest::engine::find_unknown(value)) {
-      return found;
-    }
-  }
-  return nullptr;
-}
-
 // Known results of an operator that has run; lists that it changed are read back.
 void run_known(ScriptEvaluator& evaluator, const Node& node, const Values& arguments) {
   std::vector<c10::IValue> stack;

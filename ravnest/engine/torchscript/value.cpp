@@ -33,24 +33,20 @@ ScriptValue make_tuple(c10::TypePtr type, std::vector<ScriptValue> items) {
   return {std::make_shared<ScriptTuple>(ScriptTuple{std::move(type), std::move(items)})};
 }
 
-namespace {
-
-const Unknown* find_unknown(const std::vector<ScriptValue>& items) {
-  for (const ScriptValue& item : items) {
-    if (const Unknown* found = ravnest::engine::find_unknown(item)) {
-      return found;
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 void refuse_unknown(const Unknown& unknown) {
   throw_invalid("[torchscript] ", unknown.where,
                 ": expected a forward that does the same for all data, got ", unknown.reason,
                 ". Pass example inputs if it depends on shapes or dtypes; else write it without "
                 "control flow (torch.where).");
+}
+
+const Unknown* find_unknown(const std::vector<ScriptValue>& values) {
+  for (const ScriptValue& value : values) {
+    if (const Unknown* found = find_unknown(value)) {
+      return found;
+    }
+  }
+  return nullptr;
 }
 
 const Unknown* find_unknown(const ScriptValue& value) {

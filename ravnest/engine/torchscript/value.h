@@ -116,6 +116,7 @@ ScriptValue make_tuple(c10::TypePtr type, std::vector<ScriptValue> items);
 
 // The first Unknown in a value, at any depth.
 const Unknown* find_unknown(const ScriptValue& value);
+const Unknown* find_unknown(const std::vector<ScriptValue>& values);
 // Whether nothing in it has to be computed at run time.
 bool is_fully_known(const ScriptValue& value);
 

@@ -15,7 +15,7 @@ namespace {
 // Modules nest as deep as people write them; more is a cycle.
 constexpr std::size_t kDeepestPath = 4096;
 
-Bytes bytes_of(const at::Tensor& tensor) {
+Bytes storage_of(const at::Tensor& tensor) {
   auto owner = std::make_shared<const at::Tensor>(tensor);
   const auto* data = static_cast<const std::byte*>(tensor.storage().data());
   return {owner, {data, tensor.storage().nbytes()}};
@@ -71,7 +71,7 @@ std::size_t ScriptWeights::add(const std::string& name, graph::InputKind kind,
                        .persistent = true,
                        .type = to_program_type(plain),
                        .storage_key = key->second,
-                       .storage = bytes_of(plain)};
+                       .storage = storage_of(plain)};
   weight.type.requires_grad = kind == graph::InputKind::kParameter && tensor.requires_grad();
   const std::size_t index = weights_.size();
   first_.push_back(by_identity_.try_emplace(identity_of(tensor), index).first->second);
