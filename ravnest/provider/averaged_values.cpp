@@ -8,6 +8,7 @@
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -49,11 +50,17 @@ bool belongs_to(const std::string& key, const std::string& parameter) {
   return key.starts_with(parameter + "/") || key.ends_with("/" + parameter);
 }
 
-// Means of squares stay what they are, though a codec may have rounded them below zero: those of
-// batch norm, Adam and its kin, RMSprop and Adagrad.
-bool is_of_squares(const std::string& name) {
-  const auto holds = [&](const char* word) { return name.find(word) != std::string::npos; };
-  return holds("running_var") || holds("exp_avg_sq") || holds("square_avg") || holds("sum");
+at::Tensor rows_of(const at::Tensor& tensor, const Rows& rows) {
+  return tensor.dim() == 0 ? tensor : tensor.narrow(0, rows.first, rows.count);
+}
+
+bool has_negative(const at::Tensor& tensor) {
+  return plain(tensor.detach()).lt(0.0).any().item<bool>();
+}
+
+at::Tensor without_negative(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_complex(at::view_as_real(tensor).clamp_min(0.0))
+                             : tensor.clamp_min(0.0);
 }
 
 }  // namespace
@@ -61,36 +68,41 @@ bool is_of_squares(const std::string& name) {
 AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule)
     : names_(std::move(names)) {
   const engine::WeightMap& weights = stage.weights().current()->weights;
-  for (const auto* list : {&names_.parameters, &names_.buffers}) {
-    for (const std::string& name : *list) {
-      const auto found = weights.find(name);
-      if (found == weights.end()) {
-        throw_invalid("[provider] the plan averages '", name, "', which the stage does not have.");
-      }
-      (is_averaged(found->second) ? values_ : maxima_) += size_of(found->second);
+  const auto weight = [&](const std::string& name) {
+    const auto found = weights.find(name);
+    if (found == weights.end()) {
+      throw_invalid("[provider] the plan averages '", name, "', which the stage does not have.");
     }
+    return found->second;
+  };
+  for (const Rows& rows : names_.parameters) {
+    parameter_values_ += size_of(rows_of(weight(rows.name), rows));
   }
-  for (const Named& of_rule : rule_tensors(weights, rule)) {
-    rule_values_ += size_of(of_rule.tensor);
+  values_ = parameter_values_;
+  for (const at::Tensor& of_rule : rule_tensors(weights, rule)) {
+    rule_values_ += size_of(of_rule);
+    ++maxima_;
   }
   values_ += rule_values_;
-  for (const std::string& name : names_.parameters) {
-    parameter_values_ += size_of(weights.at(name));
+  for (const std::string& name : names_.buffers) {
+    const at::Tensor buffer = weight(name);
+    values_ += is_averaged(buffer) ? size_of(buffer) : 0;
+    maxima_ += is_averaged(buffer) ? 1 : size_of(buffer);
   }
 }
 
-std::vector<AveragedValues::Named> AveragedValues::rule_tensors(const engine::WeightMap& weights,
-                                                                const UpdateRule* rule) const {
-  std::vector<Named> tensors;
+std::vector<at::Tensor> AveragedValues::rule_tensors(const engine::WeightMap& weights,
+                                                     const UpdateRule* rule) const {
+  std::vector<at::Tensor> tensors;
   if (rule == nullptr) {
     return tensors;
   }
   const RuleState state = rule->state();
-  for (const std::string& parameter : names_.parameters) {
+  for (const Rows& rows : names_.parameters) {
     for (const auto& [key, tensor] : state.tensors) {
-      if (belongs_to(key, parameter) && tensor.sizes() == weights.at(parameter).sizes() &&
+      if (belongs_to(key, rows.name) && tensor.sizes() == weights.at(rows.name).sizes() &&
           tensor.is_floating_point() && tensor.dim() > 0) {
-        tensors.push_back({.name = key, .tensor = tensor});
+        tensors.push_back(rows_of(tensor, rows));
       }
     }
   }
@@ -102,62 +114,71 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
   reduce::Contribution taken;
   taken.values.reserve(values_);
   taken.maxima.reserve(maxima_);
-  const auto add = [&](const at::Tensor& tensor) {
-    if (is_averaged(tensor)) {
-      append(tensor, taken.values);
+  const auto add_statistic = [&](const at::Tensor& tensor) {
+    append(tensor, taken.values);
+    taken.maxima.push_back(has_negative(tensor) ? 1 : 0);
+  };
+  for (const Rows& rows : names_.parameters) {
+    append(rows_of(weights.at(rows.name), rows), taken.values);
+  }
+  std::ranges::for_each(rule_tensors(weights, rule), add_statistic);
+  for (const std::string& name : names_.buffers) {
+    const at::Tensor& buffer = weights.at(name);
+    if (is_averaged(buffer)) {
+      add_statistic(buffer);
     } else {
-      const at::Tensor row = tensor.to(at::kCPU, at::kLong).contiguous();
+      const at::Tensor row = buffer.to(at::kCPU, at::kLong).contiguous();
       taken.maxima.insert(taken.maxima.end(), row.const_data_ptr<std::int64_t>(),
                           row.const_data_ptr<std::int64_t>() + row.numel());
     }
-  };
-  for (const std::string& name : names_.parameters) {
-    add(weights.at(name));
-  }
-  for (const Named& of_rule : rule_tensors(weights, rule)) {
-    add(of_rule.tensor);
-  }
-  for (const std::string& name : names_.buffers) {
-    add(weights.at(name));
   }
   return taken;
 }
 
 std::vector<float> AveragedValues::initial(const engine::WeightMap& weights) const {
   std::vector<float> row;
-  const auto add = [&](const std::string& name) {
+  for (const Rows& rows : names_.parameters) {
+    append(rows_of(weights.at(rows.name), rows), row);
+  }
+  row.resize(row.size() + rule_values_, 0.0F);
+  for (const std::string& name : names_.buffers) {
     if (is_averaged(weights.at(name))) {
       append(weights.at(name), row);
     }
-  };
-  std::ranges::for_each(names_.parameters, add);
-  row.resize(row.size() + rule_values_, 0.0F);
-  std::ranges::for_each(names_.buffers, add);
+  }
   return row;
 }
 
 void AveragedValues::write(const Change& change, const reduce::Contribution& values,
                            engine::Stage& stage, const UpdateRule* rule) const {
   const at::NoGradGuard no_grad;
+  std::vector<std::string> parameters;
+  std::ranges::transform(names_.parameters, std::back_inserter(parameters), &Rows::name);
   std::size_t place = 0;
-  stage.weights().update(names_.parameters,
+  auto rows = names_.parameters.begin();
+  stage.weights().update(parameters,
                          [&](const std::string&, const at::Tensor& value, at::Tensor& result) {
-                           result.copy_(change(value, place));
-                           place += size_of(value);
+                           const at::Tensor part = rows_of(value, *rows);
+                           if (part.numel() < value.numel() && !result.is_same(value)) {
+                             result.copy_(value);  // the other rows stay
+                           }
+                           rows_of(result, *rows++).copy_(change(part, place));
+                           place += size_of(part);
                          });
   const engine::WeightMap& weights = stage.weights().current()->weights;
-  const auto set = [&](const Named& named) {
-    const at::Tensor mean = part_of(values.values, place, named.tensor);
-    named.tensor.copy_(is_of_squares(named.name) ? mean.clamp_min(0.0) : mean);
-    place += size_of(named.tensor);
+  std::size_t integer = 0;
+  const auto set = [&](const at::Tensor& statistic) {
+    const at::Tensor mean = part_of(values.values, place, statistic);
+    const bool may_be_negative = values.maxima[integer++] != 0;
+    statistic.copy_(may_be_negative ? mean : without_negative(mean));
+    place += size_of(statistic);
   };
   std::ranges::for_each(rule_tensors(weights, rule), set);
-  std::size_t integer = 0;
   for (const std::string& name : names_.buffers) {
     // Unseen by autograd, as when batch norm changes it: passes in flight may have saved it.
     const at::Tensor buffer = weights.at(name).variable_data();
     if (is_averaged(buffer)) {
-      set({.name = name, .tensor = buffer});
+      set(buffer);
     } else {
       auto* data = const_cast<std::int64_t*>(values.maxima.data() + integer);
       const at::Tensor largest = at::from_blob(data, buffer.sizes(), at::kLong);
@@ -185,24 +206,32 @@ void AveragedValues::move(const reduce::Contribution& before, const reduce::Cont
       after, stage, rule);
 }
 
-std::vector<AveragedValues::Names> in_parts(const AveragedValues::Names& names,
+std::vector<AveragedValues::Names> in_parts(const std::vector<std::string>& parameters,
+                                            const std::vector<std::string>& buffers,
                                             const engine::WeightMap& weights, std::size_t parts) {
   std::size_t total = 0;
-  for (const std::string& name : names.parameters) {
+  for (const std::string& name : parameters) {
     total += size_of(weights.at(name));
   }
-  const std::size_t count =
-      std::clamp<std::size_t>(parts, 1, std::max<std::size_t>(1, names.parameters.size()));
   std::vector<AveragedValues::Names> cut(1);
-  cut[0].buffers = names.buffers;
-  std::size_t before = 0;
-  for (const std::string& name : names.parameters) {
-    if (cut.size() < count && !cut.back().parameters.empty() &&
-        before * count >= total * cut.size()) {
-      cut.emplace_back();
+  cut[0].buffers = buffers;
+  std::size_t before = 0;  // of the values, those in the parts so far
+  for (const std::string& name : parameters) {
+    const at::Tensor& weight = weights.at(name);
+    const std::int64_t rows = weight.dim() == 0 ? 1 : weight.size(0);
+    const std::size_t width = rows == 0 ? 0 : size_of(weight) / static_cast<std::size_t>(rows);
+    std::int64_t first = 0;
+    for (std::int64_t row = 0; row < rows; ++row, before += width) {
+      const bool is_full = before * parts >= total * cut.size();
+      if (cut.size() < parts && is_full) {
+        if (row > first) {
+          cut.back().parameters.push_back({.name = name, .first = first, .count = row - first});
+        }
+        cut.emplace_back();
+        first = row;
+      }
     }
-    cut.back().parameters.push_back(name);
-    before += size_of(weights.at(name));
+    cut.back().parameters.push_back({.name = name, .first = first, .count = rows - first});
   }
   return cut;
 }

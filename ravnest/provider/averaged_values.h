@@ -1,6 +1,7 @@
 #pragma once
 
-#include <span>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,23 @@
 
 namespace ravnest::provider {
 
+// Some rows of a parameter, or all. (Of one without dimensions: itself.)
+struct Rows {
+  std::string name;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool operator==(const Rows&) const = default;
+};
+
 // The values of a stage that one ring averages, as one row of numbers: parameters, then the
 // optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged;
-// of integers the largest is taken. On the loop's thread.
+// of integers the largest is taken. Where no member has a number below zero in one of the
+// optimizer's tensors or buffers, there is none in their mean, however a codec has rounded it: a
+// variance stays one. On the loop's thread.
 class AveragedValues {
  public:
   struct Names {
-    std::vector<std::string> parameters;
+    std::vector<Rows> parameters;
     std::vector<std::string> buffers;
   };
   // With a `rule` as it is after an update or more. Throws std::invalid_argument for a name that
@@ -42,11 +53,8 @@ class AveragedValues {
   using Change = std::function<at::Tensor(const at::Tensor& value, std::size_t place)>;
   void write(const Change& change, const reduce::Contribution& values, engine::Stage& stage,
              const UpdateRule* rule) const;
-  struct Named {
-    std::string name;
-    at::Tensor tensor;
-  };
-  std::vector<Named> rule_tensors(const engine::WeightMap& weights, const UpdateRule* rule) const;
+  std::vector<at::Tensor> rule_tensors(const engine::WeightMap& weights,
+                                       const UpdateRule* rule) const;
 
   Names names_;
   std::size_t values_ = 0;
@@ -55,9 +63,10 @@ class AveragedValues {
   std::size_t maxima_ = 0;
 };
 
-// Cuts names into so many parts of about equal size, in their order; fewer where there are few.
-// Buffers go with the first.
-std::vector<AveragedValues::Names> in_parts(const AveragedValues::Names& names,
+// Cuts parameters into so many parts of about equal size, in their order, between rows; fewer where
+// there are few. Buffers go with the first.
+std::vector<AveragedValues::Names> in_parts(const std::vector<std::string>& parameters,
+                                            const std::vector<std::string>& buffers,
                                             const engine::WeightMap& weights, std::size_t parts);
 
 }  // namespace ravnest::provider

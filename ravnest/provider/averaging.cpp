@@ -7,6 +7,7 @@
 #include "ravnest/base/table.h"
 #include "ravnest/provider/gloo/gloo_engine.h"
 #include "ravnest/provider/wiring.h"
+#include "ravnest/reduce/sums.h"
 
 namespace ravnest::provider {
 
@@ -67,7 +68,10 @@ AveragingOptions to_options(const AveragingWords& words) {
 class Averaging::Part : public reduce::RingListener, public std::enable_shared_from_this<Part> {
  public:
   Part(Averaging& owner, AveragedValues values, std::size_t stream)
-      : owner_(owner), values_(std::move(values)), stream_(stream), outer_(owner.options_.outer) {}
+      : owner_(owner),
+        values_(std::move(values)),
+        stream_(stream),
+        outer_(owner.options_.outer, values_.parameters()) {}
 
   void start(const package::NodeRing& ring, std::size_t number) {
     const Averaging& owner = owner_;
@@ -76,6 +80,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.rank = owner.node_.cluster;
     options.values = values_.values();
     options.maxima = values_.maxima();
+    options.extras = outer_.momentum().size();
     options.codec = owner.options_.codec;
     options.mean = owner.options_.mean;
     options.needs_base = needs_base();
@@ -96,13 +101,18 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   std::size_t stream() const { return stream_; }
 
   bool is_due() const { return is_due_; }
-  bool is_first() const { return averages_ == 0; }
+  bool is_first() const { return committed_ == 0; }
   bool is_finished() const { return is_finished_; }
   void offer() {
     is_due_ = true;
     ring_->offer();
   }
   void offer_final() { ring_->offer_final(); }
+  void fetch() {
+    is_fetching_ = true;
+    ring_->fetch_latest();
+  }
+  bool is_fetching() const { return is_fetching_; }
 
   void on_begin(std::int64_t round) override {
     post([this, round] { contribute(round); });
@@ -114,14 +124,21 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   }
   void on_abandoned(std::int64_t round, const std::string& why) override {
     owner_.hooks_.on_notice(concat("averaging ", round, " was abandoned: ", why), false);
+    post([this] { end_without_values(); });
   }
-  void on_latest(reduce::Contribution latest, std::int64_t) override {
-    post([this, latest = std::make_shared<reduce::Contribution>(std::move(latest))] {
-      catch_up(*latest);
+  void on_latest(reduce::Contribution latest, std::int64_t round) override {
+    if (round > 0) {
+      on_notice(concat("takes the values of averaging ", round, " from another cluster"));
+    }
+    post([this, round, latest = std::make_shared<reduce::Contribution>(std::move(latest))] {
+      catch_up(*latest, round);
     });
   }
   void on_wanted(std::int64_t ticket) override {
-    post([this, ticket] { ring_->give_latest(ticket, latest(), committed_); });
+    post([this, ticket] {
+      wanted_.push_back(ticket);
+      give_latest();
+    });
   }
   void on_notice(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, false); }
   void on_waiting(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, true); }
@@ -137,30 +154,37 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   }
   UpdateRule* rule() const { return owner_.options_.with_rule ? owner_.rule_ : nullptr; }
 
-  // Without a base, what travels are the values themselves. A codec that rounds is better off with
-  // what was learned since; and Nesterov's step needs to know where that began.
-  bool needs_base() const {
-    return outer_.is_nesterov() || owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
+  // A codec that rounds is better off with what was learned since the base than with the values
+  // themselves.
+  bool travels_from_base() const {
+    return owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
   }
+  bool needs_base() const { return outer_.is_nesterov() || travels_from_base(); }
 
   void contribute(std::int64_t round) {
     taken_ = values_.take(*owner_.stage_, rule());
     was_held_ = owner_.hold().has_value();
-    if (needs_base() && base_.empty()) {
-      base_ = values_.initial(owner_.hooks_.initial());
-    }
     reduce::Contribution given = taken_;
-    for (std::size_t i = 0; i < base_.size(); ++i) {
-      given.values[i] -= base_[i];
+    if (travels_from_base()) {
+      if (base_.empty()) {
+        base_ = values_.initial(owner_.hooks_.initial());
+      }
+      for (std::size_t i = 0; i < base_.size(); ++i) {
+        given.values[i] -= base_[i];
+      }
     }
     ring_->contribute(round, std::move(given));
   }
 
   void apply(reduce::Average average) {
-    for (std::size_t i = 0; i < base_.size(); ++i) {
-      average.result.values[i] += base_[i];
+    if (travels_from_base()) {
+      for (std::size_t i = 0; i < base_.size(); ++i) {
+        average.result.values[i] += base_[i];
+      }
     }
-    if (!average.is_final && outer_.is_nesterov()) {
+    // The first step is the mean, for all members: where they have all been started again, what
+    // they went on from is not known any more.
+    if (outer_.is_nesterov() && !average.is_final && committed_ > 0) {
       // Statistics and the optimizer's means have no momentum: a variance would not stay one.
       const std::size_t count = values_.parameters();
       outer_.apply(std::span(base_).first(count), std::span(average.result.values).first(count));
@@ -179,7 +203,6 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     is_due_ = false;
     is_finished_ = average.is_final;
     committed_ = average.round;
-    ++averages_;
     owner_.on_done({.round = average.round,
                     .members = std::move(average.members),
                     .nbytes = average.nbytes_sent,
@@ -187,25 +210,57 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
                     .is_final = average.is_final});
   }
 
-  // Our values as they are, or where there is a base that.
-  reduce::Contribution latest() const {
-    reduce::Contribution values = values_.take(*owner_.stage_, rule());
-    if (!base_.empty()) {
-      values.values = base_;
+  // The others end without values that are not finite; nothing follows that we could wait for.
+  void end_without_values() {
+    if (owner_.is_finishing_ && !is_finished_ &&
+        !reduce::are_finite(values_.take(*owner_.stage_, rule()).values)) {
+      on_notice("ends without the last averaging: its values are not finite");
+      is_finished_ = true;
+      owner_.hooks_.on_changed();
     }
-    return values;
   }
 
-  void catch_up(const reduce::Contribution& latest) {
-    if (averages_ > 0 && !base_.empty()) {  // keeps what was learned since
+  // Our values as they are, or where there is a base that; then the momentum.
+  reduce::Contribution latest() const {
+    reduce::Contribution latest = values_.take(*owner_.stage_, rule());
+    if (needs_base() && committed_ > 0) {
+      latest.values = base_;
+    }
+    const std::span<const float> momentum = outer_.momentum();
+    latest.values.insert(latest.values.end(), momentum.begin(), momentum.end());
+    return latest;
+  }
+
+  // Not before there is something to give.
+  void give_latest() {
+    if (is_fetching_) {
+      return;
+    }
+    for (const std::int64_t ticket : std::exchange(wanted_, {})) {
+      ring_->give_latest(ticket, latest(), committed_);
+    }
+  }
+
+  // Before the first round there is no base: all have begun with the same values.
+  void catch_up(reduce::Contribution& latest, std::int64_t round) {
+    const std::span<const float> momentum = std::span(latest.values).subspan(values_.values());
+    if (round > 0) {
+      outer_.set_momentum(momentum);
+    }
+    latest.values.resize(values_.values());
+    if (needs_base() && committed_ > 0) {  // keeps what was learned since
       values_.move({.values = base_, .maxima = {}}, latest, *owner_.stage_, rule());
     } else {
       values_.set(latest, *owner_.stage_, rule());
     }
-    if (needs_base()) {
-      base_ = latest.values;
-      outer_.reset();
+    if (round > 0) {
+      committed_ = round;
+      base_ = needs_base() ? std::move(latest.values) : std::vector<float>{};
     }
+    if (std::exchange(is_fetching_, false)) {
+      owner_.on_fetched();
+    }
+    give_latest();
     owner_.hooks_.on_changed();
   }
 
@@ -218,8 +273,9 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   bool was_held_ = false;
   bool is_due_ = false;
   bool is_finished_ = false;
-  std::int64_t committed_ = 0;
-  std::uint64_t averages_ = 0;
+  bool is_fetching_ = false;
+  std::vector<std::int64_t> wanted_;  // tickets of others
+  std::int64_t committed_ = 0;  // the round that the base, or our values, have in them; 0: none
   std::unique_ptr<reduce::Ring> ring_;  // last: its thread calls the others' owner
 };
 
@@ -243,14 +299,29 @@ void Averaging::stop() {
   }
 }
 
-void Averaging::begin(engine::Stage& stage, UpdateRule& rule, bool goes_on) {
+void Averaging::begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning) {
   stage_ = &stage;
   rule_ = &rule;
-  goes_on_ = goes_on;
+  goes_on_ = beginning != Beginning::kAnew;
   clear_parts();
-  updates_ = 0;
+  updates_ = epoch_began_ = 0;
+  next_stream_ = streams();
   is_finishing_ = false;
   hold_until_.reset();
+  if (!options_.with_rule || beginning == Beginning::kFromOthers) {
+    make_parts();
+  }
+  if (beginning == Beginning::kFromOthers) {
+    is_fetching_ = true;
+    for (const auto& part : parts_) {
+      part->fetch();
+    }
+    on_fetched();
+  }
+}
+
+void Averaging::on_fetched() {
+  is_fetching_ = std::ranges::any_of(parts_, [](const auto& part) { return part->is_fetching(); });
 }
 
 void Averaging::clear_parts() {
@@ -260,7 +331,8 @@ void Averaging::clear_parts() {
   is_finished_ = false;
 }
 
-// Only when the first averaging is due: the optimizer has its state by then.
+// At the first update where the optimizer's state is averaged: it is there by then. Others may want
+// our values long before an averaging is due.
 void Averaging::make_parts() {
   if (is_finished_) {
     clear_parts();
@@ -271,8 +343,8 @@ void Averaging::make_parts() {
   std::vector<std::shared_ptr<Part>> parts;
   const UpdateRule* rule = options_.with_rule ? rule_ : nullptr;
   for (const package::NodeRing& ring : node_.rings) {
-    const auto cut = in_parts({.parameters = ring.parameters, .buffers = ring.buffers},
-                              stage_->weights().current()->weights, streams());
+    const auto cut =
+        in_parts(ring.parameters, ring.buffers, stage_->weights().current()->weights, streams());
     for (std::size_t stream = 0; stream < cut.size(); ++stream) {
       // Every training and every part has channels of its own.
       const std::size_t number =
@@ -291,7 +363,9 @@ void Averaging::make_parts() {
 
 void Averaging::on_update() {
   ++updates_;
+  make_parts();
   if (!options_.every) {
+    offer_due();
     return;
   }
   const auto count = static_cast<std::int64_t>(streams());
@@ -304,10 +378,26 @@ void Averaging::on_update() {
 }
 
 void Averaging::on_epoch() {
-  if (!options_.every && updates_ > 0) {
-    for (std::size_t stream = 0; stream < streams(); ++stream) {
-      offer(stream);
-    }
+  if (options_.every || updates_ == epoch_began_) {
+    return;
+  }
+  while (next_stream_ < streams()) {  // the epoch was shorter than the one before
+    offer(next_stream_++);
+  }
+  last_epoch_ = updates_ - epoch_began_;
+  epoch_began_ = updates_;
+  next_stream_ = 0;
+  offer_due();
+}
+
+// The streams of an epoch are spread over the next, as if that had as many updates.
+void Averaging::offer_due() {
+  const auto count = static_cast<std::int64_t>(streams());
+  const auto is_due = [&](std::size_t stream) {
+    return (updates_ - epoch_began_) * count >= static_cast<std::int64_t>(stream) * last_epoch_;
+  };
+  while (next_stream_ < streams() && is_due(next_stream_)) {
+    offer(next_stream_++);
   }
 }
 
@@ -331,6 +421,9 @@ void Averaging::offer(std::size_t stream) {
 }
 
 std::optional<transport::TimePoint> Averaging::hold() const {
+  if (is_fetching_) {
+    return transport::deadline_in(transport::kForEver);
+  }
   const bool is_held = hold_until_ && std::chrono::steady_clock::now() < *hold_until_;
   return is_held ? hold_until_ : std::nullopt;
 }
@@ -357,7 +450,8 @@ bool Averaging::finish() {
   is_finished_ = std::ranges::all_of(parts_, [](const auto& part) { return part->is_finished(); });
   if (is_finished_) {
     ++trainings_;
-    updates_ = 0;
+    updates_ = epoch_began_ = 0;
+    next_stream_ = streams();
     is_finishing_ = false;
     hold_until_.reset();
   }

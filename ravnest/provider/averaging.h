@@ -26,7 +26,7 @@ struct AveragingOptions {
   bool is_gloo = false;  // c10d's Gloo moves the values, see gloo_engine; else our transport
   bool is_network_trusted = false;
   reduce::OuterOptions outer;
-  std::size_t streams = 1;  // parts of a stage that are averaged in turn
+  std::size_t streams = 1;  // parts of a stage that are averaged in turn, between two averagings
   // The longest that a fast cluster waits for a slow one, but for the first averaging, which all
   // clusters are waited for, and the last.
   transport::Milliseconds patience{10'000};
@@ -58,6 +58,15 @@ struct AveragingNews {
   bool is_final = false;
 };
 
+enum class Beginning : std::uint8_t {
+  kAnew,
+  // After a restart: clusters that may have ended meanwhile are not waited for.
+  kGoesOn,
+  // The same, and nothing is learned before the values of another cluster are here. The rule has
+  // its state already, where that is averaged.
+  kFromOthers,
+};
+
 // One node's part in averaging its stage with those of other clusters: one ring for each range of
 // parameters that has holders of its own, or for each part of it. A round takes a copy of the
 // values, and what lies between it and their mean is added to the weights, which may have moved on
@@ -82,9 +91,8 @@ class Averaging {
   // There are others to average with.
   static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
 
-  // What is averaged from here on; both outlive this or the next call. A training that goes on
-  // after a restart does not wait for clusters that may have ended meanwhile.
-  void begin(engine::Stage& stage, UpdateRule& rule, bool goes_on);
+  // What is averaged from here on; both outlive this or the next call.
+  void begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning);
   void on_update();
   void on_epoch();
   // Until when training has to stand still, if at all.
@@ -101,8 +109,10 @@ class Averaging {
 
   std::size_t streams() const { return std::max<std::size_t>(options_.streams, 1); }
   void make_parts();
+  void on_fetched();
   void clear_parts();
   void offer(std::size_t stream);
+  void offer_due();
   void on_done(const AveragingNews& news);
 
   const AveragingOptions options_;
@@ -115,9 +125,13 @@ class Averaging {
   std::mutex mutex_;       // guards changes of the list, and the flag
   std::vector<std::shared_ptr<Part>> parts_;
   bool is_stopped_ = false;
-  std::int64_t updates_ = 0;   // of this training
-  std::size_t trainings_ = 0;  // that have ended
-  bool goes_on_ = false;       // after a restart
+  std::int64_t updates_ = 0;      // of this training
+  std::int64_t epoch_began_ = 0;  // after so many of them
+  std::int64_t last_epoch_ = 0;   // the updates of the epoch before
+  std::size_t next_stream_ = 0;   // of those that are offered in this epoch
+  std::size_t trainings_ = 0;     // that have ended
+  bool goes_on_ = false;          // after a restart
+  bool is_fetching_ = false;      // the values of others
   bool is_finishing_ = false;
   bool is_finished_ = false;  // the rings are those of a training that has ended
   std::optional<transport::TimePoint> hold_until_;

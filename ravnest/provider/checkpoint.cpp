@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/package/checkpoint_file.h"
 #include "ravnest/provider/values.h"
 
 namespace ravnest::provider {
@@ -12,8 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWeight = "weight/";
-constexpr const char* kRule = "rule/";
+constexpr const char* kWeight = package::kWeightPrefix;
+constexpr const char* kRule = package::kRulePrefix;
 
 std::int64_t number_in(const package::StoredTensors& stored, const std::string& key,
                        const fs::path& path) {
@@ -39,11 +40,6 @@ package::StoredTensor to_stored(const at::Tensor& tensor) {
 at::Tensor from_stored(const package::StoredTensor& stored) {
   return from_plain({.dtype = stored.dtype, .shape = stored.sizes, .bytes = stored.data}, at::kCPU)
       .clone();
-}
-
-fs::path checkpoint_path(const fs::path& node_data, const package::NodeConfig& node) {
-  return package::stage_folder(node_data, node) /
-         concat("submod_", node.stage, "_checkpoint.safetensors");
 }
 
 void write_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {

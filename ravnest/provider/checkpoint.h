@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ravnest/engine/interpreter.h"
+#include "ravnest/package/checkpoint_file.h"
 #include "ravnest/package/package.h"
 #include "ravnest/package/safetensors.h"
 #include "ravnest/provider/update_rule.h"
@@ -22,9 +23,7 @@ struct Checkpoint {
   RuleState rule;
 };
 
-// submod_<stage>_checkpoint.safetensors in the node's folder.
-std::filesystem::path checkpoint_path(const std::filesystem::path& node_data,
-                                      const package::NodeConfig& node);
+using package::checkpoint_path;
 
 // Appears whole or not at all; tensors are shared until it is written.
 void write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& path);

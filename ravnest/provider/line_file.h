@@ -17,6 +17,7 @@ class LineFile {
 
   // The next line is the one after so many of those that are there.
   void keep(std::size_t lines);
+  std::size_t lines() const { return kept_; }
   // Throws Error(kIo).
   void add(const std::string& line);
 

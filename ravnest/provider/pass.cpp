@@ -9,7 +9,7 @@ namespace ravnest::provider {
 
 namespace {
 
-constexpr std::size_t kHeaderFields = 6;
+constexpr std::size_t kHeaderFields = 7;
 constexpr std::size_t kResultFields = 3;
 
 void expect_fields(const transport::Message& message, std::size_t count) {
@@ -34,7 +34,8 @@ transport::Message to_message(const PassHeader& header, transport::MessageKind k
                     header.samples,
                     header.part,
                     header.parts,
-                    bits_of(header.weight)};
+                    bits_of(header.weight),
+                    header.is_refused ? 1 : 0};
   return message;
 }
 
@@ -51,7 +52,8 @@ PassHeader read_header(const transport::Message& message) {
                           .samples = fields[2],
                           .part = fields[3],
                           .parts = fields[4],
-                          .weight = number_of(fields[5])};
+                          .weight = number_of(fields[5]),
+                          .is_refused = fields[6] != 0};
   if (header.pass < 0 || header.samples < 0 || header.part < 0 || header.part >= header.parts ||
       !std::isfinite(header.weight)) {
     throw_invalid("[provider] a message of pass ", header.pass, " has numbers out of range.");
@@ -77,6 +79,10 @@ PassResult read_result(const transport::Message& message) {
 
 std::int64_t round_of(const Control& control) {
   return control.numbers.empty() ? 1 : control.numbers[0];
+}
+
+std::int64_t passes_of(const Control& control) {
+  return control.numbers.size() < 2 ? 0 : control.numbers[1];
 }
 
 int exit_code_of(const Control& control) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ravnest/transport/message.h"
+#include "ravnest/transport/options.h"
 
 namespace ravnest::provider {
 
@@ -25,7 +26,8 @@ struct PassHeader {
   std::int64_t samples = 0;
   std::int64_t part = 0;  // which micro-batch of how many
   std::int64_t parts = 1;
-  double weight = 1.0;  // of its loss among the parts of its batch: 1 on average
+  double weight = 1.0;      // of its loss among the parts of its batch: 1 on average
+  bool is_refused = false;  // nobody learns from it: its numbers are not finite
 
   bool is_training() const { return purpose == Purpose::kTrain; }
 };
@@ -39,9 +41,11 @@ struct PassResult {
 
 // Words between stages that are no pass. Forward ones travel in order with the passes.
 enum class Word : std::int64_t {
-  kRun = 1,        // from the root: passes start over; text: id of the run
-  kTrainingEnd,    // from the root: every pass was learned from
-  kValidationEnd,  // from the root: numbers: the results' sums
+  // From the root: passes start over; text: id of the run. To the requester: it begins; numbers:
+  // the training passes learned from, or -1; the generation is what requests must carry.
+  kRun = 1,
+  kTrainingEnd,    // from the root: every pass was learned from; numbers: the round and the passes
+  kValidationEnd,  // from the root: numbers: the round and the results' sums
   kHello,          // towards the root: a stage was started
   kStop,           // both ways: numbers: exit code; text: why
 };
@@ -53,6 +57,9 @@ struct Control {
   std::string text;
 };
 
+// How long whoever ends waits for room to say so.
+inline constexpr transport::Milliseconds kLastWord{1000};
+
 transport::Message to_message(const PassHeader& header, transport::MessageKind kind);
 // Throws std::invalid_argument where a field is missing or out of its range.
 PassHeader read_header(const transport::Message& message);
@@ -62,9 +69,11 @@ PassResult read_result(const transport::Message& message);
 
 // Which training or validation ends: 1, 2, …
 std::int64_t round_of(const Control& control);
+// Of kTrainingEnd as stages get it; 0 where it does not say.
+std::int64_t passes_of(const Control& control);
 // Of kStop.
 int exit_code_of(const Control& control);
-// Of kValidationEnd as the root sends it: the sums; nothing where they are missing.
+// Of kValidationEnd as stages get it: the sums; nothing where they are missing.
 std::optional<PassResult> sums_of(const Control& control);
 
 transport::Message to_message(const Control& control);

@@ -1,168 +1,76 @@
 #include "ravnest/provider/provider.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <malloc.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <deque>
 #include <future>
-#include <mutex>
 #include <random>
-#include <thread>
 
 #include "ravnest/base/error.h"
 #include "ravnest/engine/block_allocator.h"
-#include "ravnest/package/trained.h"
-#include "ravnest/provider/checkpoint.h"
-#include "ravnest/provider/line_file.h"
-#include "ravnest/provider/score.h"
-#include "ravnest/provider/stopped.h"
+#include "ravnest/provider/provider_impl.h"
 #include "ravnest/provider/values.h"
-#include "ravnest/provider/wiring.h"
-#include "ravnest/provider/writer.h"
 #include "ravnest/transport/grpc/grpc_transport.h"
+#include "ravnest/transport/grpc/tls_credentials.h"
 
 namespace ravnest::provider {
-
-namespace fs = std::filesystem;
 
 namespace {
 
 // Passes that wait for their turn at the root, so that it never waits for its caller.
-constexpr std::size_t kQueuedPasses = 2;
+constexpr std::size_t kQueuedAtRoot = 2;
+// For the loop to come to its end, where it does not wait for somebody who is lost.
+constexpr Milliseconds kLastWork{5000};
+
+std::uint64_t draw_number() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+std::size_t machine_bytes() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 std::string draw_run_id() {
-  std::random_device random;
-  const std::uint64_t bits = (std::uint64_t{random()} << 32) | random();
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(draw_number()));
   return text;
 }
 
-int threads_for(const package::NodeConfig& node) {
-  const auto cores = std::max(1U, std::thread::hardware_concurrency());
-  return std::max(1, static_cast<int>(cores / node.providers_here));
-}
-
-// A number that reads back as the same float, without more digits than it takes.
-std::string short_number(double number, const char* format) {
-  char text[40];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
-// Where the last of the model's inputs comes in, if it does.
-std::optional<std::size_t> find_target(const std::vector<graph::Source>& sources) {
-  std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const bool is_later = !found || sources[i].index > sources[*found].index;
-    if (sources[i].kind == graph::Source::Kind::kModel && is_later) {
-      found = i;
-    }
+// Leaves of several clusters may work in one folder.
+std::filesystem::path file_of_cluster(const std::filesystem::path& file, std::size_t cluster) {
+  if (file.empty() || cluster == 0) {
+    return file;
   }
-  return found;
+  return file.parent_path() / concat(file.stem().string(), "_", cluster, file.extension().string());
 }
 
 }  // namespace
-
-class Provider::Impl : public LoopListener {
- public:
-  Impl(ProviderOptions options, ProviderCallbacks callbacks);
-  ~Impl() override;
-
-  void start();
-  bool submit(PassHeader header, const std::vector<c10::IValue>& inputs, Milliseconds timeout);
-  void stop(int exit_code, const std::string& reason) { loop_->stop(exit_code, reason); }
-  void close(Milliseconds timeout);
-  void save();
-  engine::WeightMap weights();
-  template <typename Done>
-  bool wait(const Done& is_done, Milliseconds timeout);
-  Status status() const;
-
-  std::optional<transport::TimePoint> hold() override {
-    return averaging_ ? averaging_->hold() : std::nullopt;
-  }
-  bool is_training_whole() override { return !averaging_ || averaging_->finish(); }
-  ReadyStage prepare(const std::string& run) override;
-  std::optional<LossAndGradients> criterion(const PassHeader& header,
-                                            const std::vector<c10::IValue>& outputs) override;
-  PassResult score(const PassHeader& header, const std::vector<c10::IValue>& inputs,
-                   const std::vector<c10::IValue>& outputs) override;
-  void on_epoch(std::int64_t epoch) override;
-  void on_learned(const PassHeader& header, const PassResult& result, bool is_update) override;
-  void on_done(const PassHeader& header, const PassResult& result,
-               std::vector<c10::IValue> outputs) override;
-  void on_word(const Control& control) override;
-  void on_over(const std::exception_ptr& error) override;
-
- private:
-  friend class Provider;
-
-  void make_transport();
-  void make_averaging();
-  void share_cores() const;
-  void listen_to_requester();
-  void on_request(transport::Delivery delivery);
-  void on_end(Channel channel, const std::exception_ptr& error);
-  void record_loss(const PassHeader& header, const PassResult& result);
-  void keep_checkpoint(engine::Stage& stage);
-  void save_on_loop(engine::Stage& stage);
-  void report(transport::Message message);
-  std::unique_ptr<engine::Stage> make_stage(const Checkpoint* checkpoint);
-
-  ProviderOptions options_;
-  ProviderCallbacks callbacks_;
-  package::NodeConfig node_;
-  graph::Stage files_;
-  std::optional<Checkpoint> found_;  // of an earlier process
-  std::unique_ptr<UpdateRule> rule_;
-  LineFile losses_;
-  LineFile accuracies_;
-  FileWriter writer_;
-
-  std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<Wiring> wiring_;
-  std::unique_ptr<transport::Receiver> requests_;
-  std::unique_ptr<transport::Sender> reports_;
-  std::unique_ptr<StageLoop> loop_;
-  std::unique_ptr<Averaging> averaging_;  // where there are other clusters
-
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  Status status_;
-  std::string run_;
-  std::int64_t submitted_ = 0;
-  std::int64_t evaluated_ = 0;
-  std::int64_t training_rounds_ = 0;
-  std::int64_t validation_rounds_ = 0;
-  std::int64_t trainings_ = 0;
-  std::int64_t validations_ = 0;
-  PassResult last_validation_;
-  std::deque<std::vector<c10::IValue>> predictions_;
-  bool is_over_ = false;
-  std::exception_ptr error_;
-
-  // Of the loop's thread.
-  engine::Stage* stage_ = nullptr;
-  std::int64_t updates_since_checkpoint_ = 0;
-  bool has_recorded_ = false;
-  double batch_loss_ = 0.0;
-  std::chrono::steady_clock::time_point first_pass_;
-};
 
 Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
     : options_(std::move(options)),
       callbacks_(std::move(callbacks)),
       node_(package::read_node(options_.node_data, options_.name)),
       files_(package::read_stage(options_.node_data, node_)),
-      losses_(options_.loss_file),
-      accuracies_(options_.accuracy_file) {
+      losses_(file_of_cluster(options_.loss_file, node_.cluster)),
+      accuracies_(file_of_cluster(options_.accuracy_file, node_.cluster)),
+      keeper_({.path = checkpoint_path(options_.node_data, node_),
+               .folder = options_.checkpoint_folder,
+               .every = options_.checkpoint_every,
+               .update_frequency = static_cast<std::int64_t>(options_.update_frequency),
+               .on_kept = callbacks_.on_checkpoint}),
+      session_(static_cast<std::int64_t>(draw_number() >> 1) | 1) {
+  if (options_.identity && options_.averaging.is_gloo) {
+    throw_invalid(
+        "[provider] expected reduce 'grpc' with an identity, got 'gloo', which does not encrypt.");
+  }
   if (!options_.make_rule) {
     throw_invalid("[provider] expected an optimizer for '", options_.name, "', got none.");
+  }
+  if (options_.from_ring && !Averaging::is_needed(node_)) {
+    throw_invalid("[provider] expected other clusters to take weights from, got one cluster.");
   }
   if (options_.resume) {
     found_ = read_checkpoint(checkpoint_path(options_.node_data, node_));
@@ -184,7 +92,8 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
                        const std::exception_ptr& error) { on_end(channel, error); }};
   // The loop is there before the first message: channels open as the wiring does.
   const bool has_eval = files_.program.eval_graph.has_value();
-  LoopOptions loop{.stage = node_.stage,
+  LoopOptions loop{.name = options_.name,
+                   .stage = node_.stage,
                    .stages = node_.stages,
                    .schedule = options_.schedule,
                    .update_frequency = options_.update_frequency,
@@ -193,7 +102,10 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
                    .inputs = node_.mates[node_.stage].inputs,
                    .eval_inputs = node_.mates[node_.stage].eval_inputs,
                    .codec = transport::parse_codec(options_.codec),
-                   .device = options_.device};
+                   .device = options_.device,
+                   .ends_alone = options_.ends_alone,
+                   .foreseen = Foreseen(node_, files_),
+                   .hung_after = options_.hung_after};
   loop_ = std::make_unique<StageLoop>(std::move(loop), *this);
   wiring_ = std::make_unique<Wiring>(*transport_, node_, handlers);
   loop_->set_outlets(wiring_->outlets());
@@ -239,18 +151,31 @@ void Provider::Impl::make_averaging() {
 }
 
 void Provider::Impl::make_transport() {
-  transport::GrpcOptions grpc{.listen = node_.address,
+  transport::GrpcOptions grpc{.listen = options_.listen.empty() ? node_.address : options_.listen,
                               .limits = {},
                               .credentials = {},
                               .is_network_trusted = options_.is_network_trusted};
+  if (options_.identity) {
+    grpc.credentials = transport::make_tls_credentials(*options_.identity);
+  }
   transport::TransportOptions options;
   options.name = options_.name;
-  options.plan = node_.plan;
-  options.window = {.messages = 8 * node_.stages + 4 * options_.update_frequency + 16,
-                    .nbytes = std::size_t{1} << 40};
-  options.limits.held_bytes = std::size_t{1} << 40;
+  options.plan = options_.job.empty() ? node_.plan : options_.job;
+  options.members = options_.members;
+  const std::size_t messages = 8 * node_.stages + 4 * options_.update_frequency + 16;
+  const auto bounds = Foreseen(node_, files_).bounds(messages, machine_bytes());
+  options.limits = bounds.limits;
+  options.window = {.messages = messages, .nbytes = bounds.window};
+  options.is_alive = [this] { return loop_->is_alive(); };
   options.timeouts.return_within = options_.return_within;
+  if (options_.return_within >= transport::kForEver) {  // so is who refuses us, for now
+    options.timeouts.refused_patience = transport::kForEver;
+  }
   options.on_notice = [this](const transport::Notice& notice) {
+    if (callbacks_.on_unreached && notice.kind == transport::NoticeKind::kWaiting &&
+        !notice.obstacle.empty()) {
+      callbacks_.on_unreached(notice.peer, notice.obstacle);
+    }
     // What becomes of other clusters is for the averaging to say.
     const bool is_ours = !notice.channel.starts_with("reduce.");
     if (callbacks_.on_notice && is_ours) {
@@ -276,9 +201,12 @@ void Provider::Impl::on_request(transport::Delivery delivery) {
     Control control = read_control(delivery.message);
     if (control.word == Word::kStop) {
       loop_->stop(exit_code_of(control), control.text);
-    } else {
+    } else if (control.generation == session_) {
       loop_->submit(std::move(control), std::move(delivery.credit));
     }
+    return;
+  }
+  if (delivery.message.epoch != session_) {
     return;
   }
   const PassHeader header = read_header(delivery.message);
@@ -300,269 +228,9 @@ Provider::Impl::~Impl() {
 void Provider::Impl::start() {
   std::string run;
   if (node_.stage == 0) {
-    run = found_ ? found_->run : draw_run_id();
+    run = found_ ? found_->run : options_.job.empty() ? draw_run_id() : options_.job;
   }
   loop_->start(run);
-}
-
-// OpenMP counts for each thread apart: called on the loop's.
-void Provider::Impl::share_cores() const {
-  if (options_.threads) {
-    at::set_num_threads(*options_.threads);
-  } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    at::set_num_threads(threads_for(node_));
-  }
-}
-
-ReadyStage Provider::Impl::prepare(const std::string& run) {
-  share_cores();
-  const bool goes_on = found_ && found_->run == run;
-  rule_ = options_.make_rule();
-  ReadyStage ready{.stage = make_stage(goes_on ? &*found_ : nullptr)};
-  if (goes_on) {
-    ready.passes = found_->passes;
-    ready.epoch = found_->epoch;
-  }
-  has_recorded_ = false;
-  found_.reset();
-  stage_ = ready.stage.get();
-  if (averaging_) {
-    averaging_->begin(*stage_, *rule_, goes_on);
-  }
-  updates_since_checkpoint_ = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    run_ = run;
-    status_.passes = status_.resumed = ready.passes;
-    status_.epoch = ready.epoch;
-    status_.rate = rule_->rate();
-  }
-  changed_.notify_all();
-  return ready;
-}
-
-std::unique_ptr<engine::Stage> Provider::Impl::make_stage(const Checkpoint* checkpoint) {
-  engine::BoundProgram program =
-      options_.make_program ? options_.make_program() : engine::BoundProgram(files_.program);
-  program.to(options_.device);
-  if (checkpoint != nullptr) {
-    const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : program.weights()) {
-      const auto found = checkpoint->weights.find(name);
-      if (found == checkpoint->weights.end() || found->second.sizes() != tensor.sizes()) {
-        throw_invalid("[provider] the checkpoint of '", options_.name, "' has no weight '", name,
-                      "' of this shape.");
-      }
-      at::Tensor(tensor.detach()).copy_(found->second);
-    }
-    rule_->load_state(checkpoint->rule, program.weights());
-  }
-  engine::StageOptions options{.memory = options_.memory,
-                               .update_frequency = options_.update_frequency,
-                               .copies = {},
-                               .compensation = options_.compensation};
-  for (const auto& [name, home] : node_.tied) {
-    options.copies.insert(name);
-  }
-  auto stage = std::make_unique<engine::Stage>(
-      std::move(program), options,
-      [this](const engine::GradientStep& step, engine::WeightVersions& weights) {
-        rule_->apply(step, weights);
-      });
-  if (options_.predict_weights) {
-    stage->predict_with(rule_->predictor());
-  }
-  return stage;
-}
-
-std::optional<LossAndGradients> Provider::Impl::criterion(const PassHeader& header,
-                                                          const std::vector<c10::IValue>& outputs) {
-  if (!callbacks_.criterion) {
-    return std::nullopt;
-  }
-  return callbacks_.criterion(header, outputs);
-}
-
-PassResult Provider::Impl::score(const PassHeader& header, const std::vector<c10::IValue>& inputs,
-                                 const std::vector<c10::IValue>& outputs) {
-  if (callbacks_.score) {
-    return callbacks_.score(header, outputs);
-  }
-  const bool has_loss =
-      !outputs.empty() && outputs[0].isTensor() && outputs[0].toTensor().numel() == 1;
-  const auto target = find_target(files_.program.eval_graph ? files_.eval_sources : files_.sources);
-  PassResult result;
-  const std::size_t output = has_loss ? 1 : 0;
-  if (target && inputs[*target].isTensor() && outputs.size() > output &&
-      outputs[output].isTensor()) {
-    result = count_correct(outputs[output].toTensor(), inputs[*target].toTensor());
-  }
-  result.loss = has_loss ? outputs[0].toTensor().item<double>() : 0.0;
-  return result;
-}
-
-void Provider::Impl::on_epoch(std::int64_t epoch) {
-  rule_->start_epoch();
-  if (averaging_) {
-    averaging_->on_epoch();
-  }
-  const std::lock_guard lock(mutex_);
-  status_.epoch = epoch;
-  status_.rate = rule_->rate();
-}
-
-void Provider::Impl::on_learned(const PassHeader& header, const PassResult& result,
-                                bool is_update) {
-  const auto now = std::chrono::steady_clock::now();
-  {
-    const std::lock_guard lock(mutex_);
-    if (status_.samples == 0) {
-      first_pass_ = now;
-    } else {
-      const double seconds = std::chrono::duration<double>(now - first_pass_).count();
-      status_.samples_per_second = static_cast<double>(status_.samples) / seconds;
-    }
-    status_.passes = header.pass + 1;
-    status_.samples += header.samples;
-    status_.loss = result.loss;
-    status_.rate = rule_->rate();
-  }
-  if (node_.stage + 1 == node_.stages) {
-    record_loss(header, result);
-  }
-  if (callbacks_.on_learned) {
-    callbacks_.on_learned(header, result);
-  }
-  if (is_update && options_.checkpoint_every > 0 &&
-      ++updates_since_checkpoint_ >= options_.checkpoint_every && writer_.is_free()) {
-    updates_since_checkpoint_ = 0;
-    keep_checkpoint(*stage_);
-  }
-  if (is_update && averaging_) {
-    averaging_->on_update();
-  }
-}
-
-void Provider::Impl::record_loss(const PassHeader& header, const PassResult& result) {
-  if (!std::exchange(has_recorded_, true)) {
-    losses_.keep(static_cast<std::size_t>(header.pass / header.parts));
-  }
-  batch_loss_ += result.loss * header.weight / static_cast<double>(header.parts);
-  if (header.part + 1 == header.parts) {
-    losses_.add(short_number(std::exchange(batch_loss_, 0.0), "%.9g"));
-  }
-}
-
-void Provider::Impl::keep_checkpoint(engine::Stage& stage) {
-  Checkpoint checkpoint{.plan = node_.plan, .weights = stage.snapshot(), .rule = rule_->state()};
-  for (auto& [name, tensor] : checkpoint.rule.tensors) {
-    tensor = tensor.clone();
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    checkpoint.run = run_;
-    checkpoint.passes = status_.passes;
-    checkpoint.epoch = status_.epoch;
-  }
-  writer_.write(
-      [checkpoint = std::move(checkpoint), path = checkpoint_path(options_.node_data, node_)] {
-        write_checkpoint(checkpoint, path);
-      });
-}
-
-void Provider::Impl::on_done(const PassHeader& header, const PassResult& result,
-                             std::vector<c10::IValue> outputs) {
-  if (reports_) {
-    transport::Message message = to_message(header, transport::MessageKind::kResult);
-    add_result(result, message);
-    pack(outputs, message);
-    report(std::move(message));
-  } else if (header.purpose == Purpose::kPredict) {
-    const std::lock_guard lock(mutex_);
-    predictions_.push_back(std::move(outputs));
-    changed_.notify_all();
-  }
-}
-
-void Provider::Impl::report(transport::Message message) {
-  reports_->send(message, transport::kForEver);
-}
-
-void Provider::Impl::on_word(const Control& control) {
-  if (control.word == Word::kTrainingEnd) {
-    if (options_.save) {
-      save_on_loop(*stage_);
-    }
-    // The run is whole: the next one begins anew.
-    writer_.finish();
-    std::error_code ignored;
-    fs::remove(checkpoint_path(options_.node_data, node_), ignored);
-  }
-  PassResult sums;
-  if (control.word == Word::kValidationEnd) {
-    sums = sums_of(control).value_or(sums);
-    if (sums.counted > 0 && node_.stage + 1 == node_.stages) {
-      accuracies_.add(short_number(
-          100.0 * static_cast<double>(sums.correct) / static_cast<double>(sums.counted), "%.2f"));
-    }
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    auto& count = control.word == Word::kTrainingEnd ? trainings_ : validations_;
-    count = std::max(count, round_of(control));
-    if (control.word == Word::kValidationEnd) {
-      last_validation_ = sums;
-    }
-  }
-  changed_.notify_all();
-  if (reports_) {
-    report(to_message(control));
-  }
-}
-
-void Provider::Impl::on_over(const std::exception_ptr& error) {
-  if (averaging_) {
-    averaging_->stop();
-  }
-  bool is_stopped = false;
-  try {
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  } catch (const StoppedRun& stopped) {
-    is_stopped = stopped.exit_code() != 1;  // on purpose, and not for an error elsewhere
-  } catch (...) {
-  }
-  try {
-    if (is_stopped && stage_ != nullptr) {
-      if (options_.save) {
-        save_on_loop(*stage_);
-      }
-      if (options_.keeps_stopped) {
-        keep_checkpoint(*stage_);
-      }
-      writer_.finish();
-      if (!options_.keeps_stopped) {
-        fs::remove(checkpoint_path(options_.node_data, node_));
-      }
-    }
-    if (reports_ && error) {
-      reports_->send(
-          to_message(Control{.word = Word::kStop, .numbers = {1}, .text = text_of(error)}),
-          Milliseconds(1000));
-    }
-  } catch (const std::exception& failed) {
-    if (callbacks_.on_notice) {
-      callbacks_.on_notice({.kind = transport::NoticeKind::kFailed, .text = failed.what()});
-    }
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-    error_ = error;
-    stage_ = nullptr;
-  }
-  changed_.notify_all();
 }
 
 void Provider::Impl::on_end(Channel channel, const std::exception_ptr& error) {
@@ -577,7 +245,7 @@ bool Provider::Impl::submit(PassHeader header, const std::vector<c10::IValue>& i
                             Milliseconds timeout) {
   const bool is_ready =
       wait([this] { return !run_.empty(); }, timeout) &&
-      loop_->wait([](const StageLoop::Status& status) { return status.queued < kQueuedPasses; },
+      loop_->wait([](const StageLoop::Status& status) { return status.queued < kQueuedAtRoot; },
                   timeout);
   if (!is_ready) {
     return false;
@@ -591,30 +259,6 @@ bool Provider::Impl::submit(PassHeader header, const std::vector<c10::IValue>& i
   }
   loop_->submit(header, inputs);
   return true;
-}
-
-template <typename Done>
-bool Provider::Impl::wait(const Done& is_done, Milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  const bool in_time = changed_.wait_until(lock, transport::deadline_in(timeout),
-                                           [&] { return is_over_ || is_done(); });
-  if (is_over_ && error_) {
-    std::rethrow_exception(error_);
-  }
-  return in_time;
-}
-
-void Provider::Impl::save_on_loop(engine::Stage& stage) {
-  package::TrainedStage trained;
-  for (const auto& [name, tensor] : stage.snapshot()) {
-    trained.tensors.emplace(name, to_stored(tensor));
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    trained.run = run_;
-    trained.passes = static_cast<std::uint64_t>(status_.passes);
-  }
-  package::write_trained(options_.node_data, node_, trained);
 }
 
 void Provider::Impl::save() {
@@ -652,6 +296,28 @@ void Provider::Impl::close(Milliseconds timeout) {
   }
   transport_.reset();
   loop_->join();
+}
+
+void Provider::Impl::keep() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_kept_ = true;
+  }
+  loop_->abandon();
+  loop_->wait_until_over(kLastWork);
+  if (averaging_) {
+    averaging_->stop();
+  }
+  transport_.reset();
+  loop_->join();
+}
+
+void Provider::Impl::keep_at_rest() {
+  loop_->post([this](engine::Stage&) {
+    if (keeper_.is_asked() && std::exchange(kept_at_rest_, updated_) != updated_) {
+      keeper_.share(take_checkpoint());
+    }
+  });
 }
 
 Provider::Provider(ProviderOptions options, ProviderCallbacks callbacks)
@@ -702,6 +368,13 @@ void Provider::end_validation() {
       Control{.word = Word::kValidationEnd, .numbers = {++impl_->validation_rounds_}});
 }
 
+void Provider::skip_validation() {
+  const std::lock_guard lock(impl_->mutex_);
+  ++impl_->validation_rounds_;
+}
+
+bool Provider::is_alive() const { return impl_->loop_->is_alive(); }
+
 std::int64_t Provider::wait_for_training(std::int64_t seen, Milliseconds timeout) {
   impl_->wait([&] { return impl_->trainings_ > seen; }, timeout);
   const std::lock_guard lock(impl_->mutex_);
@@ -734,6 +407,9 @@ bool Provider::wait_until_ready(Milliseconds timeout) {
   return impl_->wait([this] { return !impl_->run_.empty(); }, timeout);
 }
 
+void Provider::ask_for_checkpoint() { impl_->keeper_.ask(); }
+void Provider::keep_at_rest() { impl_->keep_at_rest(); }
+void Provider::keep() { impl_->keep(); }
 void Provider::save() { impl_->save(); }
 engine::WeightMap Provider::weights() { return impl_->weights(); }
 Provider::Status Provider::status() const { return impl_->status(); }

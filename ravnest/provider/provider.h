@@ -15,10 +15,12 @@
 #include "ravnest/engine/stage/stage.h"
 #include "ravnest/package/package.h"
 #include "ravnest/provider/averaging.h"
+#include "ravnest/provider/checkpoint_keeper.h"
 #include "ravnest/provider/pass.h"
 #include "ravnest/provider/stage_loop.h"
 #include "ravnest/provider/update_rule.h"
 #include "ravnest/transport/transport.h"
+#include "ravnest/trust/identity.h"
 
 namespace ravnest::provider {
 
@@ -26,7 +28,8 @@ using Milliseconds = transport::Milliseconds;
 
 struct ProviderOptions {
   std::filesystem::path node_data = "node_data";
-  std::string name;  // "node_0"
+  std::string name;    // "node_0"
+  std::string listen;  // "0.0.0.0:8081"; empty: at the address that the plan has
   // Replaces the stored sub-model; takes and gives what that one does.
   std::function<engine::BoundProgram()> make_program;
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
@@ -44,16 +47,35 @@ struct ProviderOptions {
 
   // Who feeds the root from another process; empty: whoever calls submit().
   std::optional<transport::Peer> requester;
-  std::int64_t checkpoint_every = 100;  // updates; 0: never
+  // Updates; 0: never. One is there at the end of training, too, until the run has ended well.
+  std::int64_t checkpoint_every = 100;
+  // Also gets every checkpoint, as <passes>.safetensors; empty: none.
+  std::filesystem::path checkpoint_folder;
   // Goes on from the last checkpoint where a run was cut off.
   bool resume = true;
-  // A run that is stopped on purpose leaves a checkpoint, too.
-  bool keeps_stopped = false;
-  bool save = false;                    // the weights at the end of training
-  std::filesystem::path loss_file;      // of the leaf: a line for each batch; empty: none
-  std::filesystem::path accuracy_file;  // of the leaf: a line for each validation
-  Milliseconds return_within{60'000};   // how long a lost neighbour is waited for
-  bool is_network_trusted = false;      // see transport::GrpcOptions
+  // Without a checkpoint the stage joins a run under way: it takes its weights from the holders in
+  // other clusters, before it learns.
+  bool from_ring = false;
+  bool save = false;  // the weights at the end of training
+  // Of the leaf: a line for each batch, and for each validation; empty: none. Those of a cluster
+  // other than the first have its number in their names: losses_1.txt.
+  std::filesystem::path loss_file;
+  std::filesystem::path accuracy_file;
+  Milliseconds return_within{60'000};  // how long a lost neighbour is waited for
+  // What fails here ends this node alone, and without a word: somebody else decides what becomes
+  // of the run. The checkpoint of its end then stays.
+  bool ends_alone = false;
+  // A stage that gives no sign of getting on for so long (see Liveness) is lost for its neighbours.
+  Milliseconds hung_after{60'000};
+
+  // Whom its peers have to be of, as well; empty: the plan. With a job its id is that of the run:
+  // a stage goes on from whatever checkpoint it finds.
+  std::string job;
+  // With an identity connections are encrypted, and members say who may bear which name, the
+  // requester's too.
+  std::optional<trust::Identity> identity;
+  transport::Members members;
+  bool is_network_trusted = false;  // see transport::GrpcOptions
 };
 
 // What the caller adds. On the loop's thread, except notices, which come on the transport's.
@@ -66,7 +88,13 @@ struct ProviderCallbacks {
   std::function<PassResult(const PassHeader&, const std::vector<c10::IValue>& outputs)> score;
   std::function<void(const PassHeader&, const PassResult&)> on_learned;
   std::function<void(const transport::Notice&)> on_notice;
+  // It waits for a peer that never answered: why. Again and again, on the transport's thread.
+  std::function<void(const std::string& peer, const std::string& why)> on_unreached;
   std::function<void(const AveragingNews&)> on_averaged;
+  // The weights are in this file (ProviderOptions::save), after so many passes.
+  std::function<void(const std::filesystem::path&, std::int64_t passes)> on_saved;
+  // On a thread of its own.
+  std::function<void(const KeptCheckpoint&)> on_checkpoint;
 };
 
 // One node at work: reads its part of the plan, takes its port, finds its neighbours in any order,
@@ -101,6 +129,8 @@ class Provider {
   // After the passes before them.
   void end_training();
   void end_validation();
+  // A resumed run had this validation before.
+  void skip_validation();
 
   // How many trainings and validations the run has ended so far, waiting until there are more than
   // `seen`. Also returns where the run is over.
@@ -108,9 +138,20 @@ class Provider {
   std::int64_t wait_for_validation(std::int64_t seen, Milliseconds timeout);
   PassResult last_validation() const;  // loss and counts, summed over its samples
   bool is_over() const;
+  // Whether its loop gets on, or waits for others.
+  bool is_alive() const;
   bool wait_until_over(Milliseconds timeout);  // without throwing
   // Until the root has begun the run, and there is a stage; or the run is over.
   bool wait_until_ready(Milliseconds timeout);
+
+  // Asks for a checkpoint soon, see CheckpointKeeper.
+  void ask_for_checkpoint();
+  // One that was asked for and did not come, now, once for each version: nothing has been learned
+  // for a while, and where no pass is under way every stage has the same.
+  void keep_at_rest();
+  // Ends this node without a word, with a checkpoint of what is here: the neighbours wait until it
+  // is back.
+  void keep();
 
   // Writes the weights as they are to submod_<stage>.safetensors.
   void save();
@@ -121,6 +162,7 @@ class Provider {
     StageLoop::Status loop;
     std::int64_t epoch = 0;
     std::int64_t passes = 0;   // learned from, of this run
+    std::int64_t batches = 0;  // passes of an epoch, once one has ended; 0: not known
     std::int64_t samples = 0;  // by this process
     double loss = 0.0;         // of the last pass
     double rate = 0.0;         // of learning

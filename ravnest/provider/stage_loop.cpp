@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/engine/progress.h"
+#include "ravnest/engine/stage/finite.h"
 #include "ravnest/provider/stopped.h"
 #include "ravnest/provider/values.h"
 
@@ -11,7 +13,13 @@ namespace ravnest::provider {
 
 namespace {
 
-constexpr transport::Milliseconds kLastWord{1000};
+std::uint64_t bytes_of(const transport::Message& message) {
+  std::uint64_t nbytes = 0;
+  for (const transport::Tensor& tensor : message.tensors) {
+    nbytes += tensor.bytes.size();
+  }
+  return nbytes;
+}
 
 }  // namespace
 
@@ -25,7 +33,8 @@ StageLoop::StageLoop(LoopOptions options, LoopListener& listener)
       listener_(listener),
       limit_(options_.schedule == Schedule::kSync ? options_.most_in_flight()
                                                   : options_.stages - options_.stage,
-             options_.most_in_flight()) {}
+             options_.most_in_flight()),
+      liveness_(options_.hung_after) {}
 
 StageLoop::~StageLoop() {
   abandon();
@@ -49,7 +58,7 @@ void StageLoop::abandon() {
 
 void StageLoop::start(const std::string& run) {
   if (options_.is_root()) {
-    // Only told apart, never compared: those of a root that was started before must differ.
+    // Those of a root that was started before must differ, and are less unless a clock was set.
     generation_ =
         std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
     submit(Control{.word = Word::kRun, .text = run});
@@ -85,9 +94,14 @@ void StageLoop::submit(Control control, transport::Credit credit) {
 }
 
 void StageLoop::deliver(Channel channel, transport::Delivery delivery) {
+  bytes_received_ += bytes_of(delivery.message);
   const std::lock_guard lock(mutex_);
   if (stopped_) {
-    return;  // taken and dropped, so that its sender does not wait for us
+    // Taken and dropped, so that its sender does not wait for us.
+    if (is_left(delivery.message.epoch)) {
+      left_.push_back(std::move(delivery.credit));
+    }
+    return;
   }
   arrivals_.push_back({.channel = channel, .delivery = std::move(delivery)});
   changed_.notify_one();
@@ -113,6 +127,9 @@ void StageLoop::stop_with(const Control& control) {
 }
 
 void StageLoop::fail(const std::exception_ptr& error) {
+  if (error && options_.ends_alone) {
+    return end({.error = error, .word = {}});
+  }
   end({.error = error,
        .word = Control{
            .word = Word::kStop, .numbers = {error ? 1 : 0}, .text = error ? text_of(error) : ""}});
@@ -122,7 +139,21 @@ StageLoop::Status StageLoop::status() const {
   const std::lock_guard lock(mutex_);
   Status status = status_;
   status.queued += submitted_.size();
+  status.spent = activities_.spent();
+  status.bytes_sent = bytes_sent_;
+  status.bytes_received = bytes_received_;
   return status;
+}
+
+bool StageLoop::is_alive() {
+  return liveness_.is_alive(activities_.kind() != Activities::Kind::kComputing, Clock::now());
+}
+
+double StageLoop::Status::busy() const {
+  const auto total = spent.total();
+  return total.count() > 0 ? static_cast<double>((total - spent.waiting).count()) /
+                                 static_cast<double>(total.count())
+                           : 0.0;
 }
 
 void StageLoop::run() {
@@ -143,27 +174,48 @@ void StageLoop::run() {
     relay_stop(*word);
   }
   listener_.on_over(error);
-  std::deque<Arrival> dropped;
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-    calls_.clear();
-    dropped.swap(arrivals_);
-  }
-  dropped.clear();
+  activities_.begin(Activities::Kind::kWaiting);
+  leave_the_rest();
   published_.notify_all();
   pending_calls_.clear();
   // What was not worked on gives its credit back here, and the stage goes where it came from.
   forwards_.clear();
   backwards_.clear();
+  inputs_.clear();
   unfinished_.clear();
   stage_.reset();
 }
 
+void StageLoop::leave_the_rest() {
+  std::deque<Arrival> dropped;
+  const std::lock_guard lock(mutex_);
+  is_over_ = true;
+  calls_.clear();
+  dropped.swap(arrivals_);
+  const auto leave = [this](std::int64_t generation, transport::Credit& credit) {
+    if (is_left(generation)) {
+      left_.push_back(std::move(credit));
+    }
+  };
+  for (Work& work : forwards_) {
+    leave(work.control ? work.control->generation : work.header.generation, work.credit);
+  }
+  for (auto& [key, inputs] : inputs_) {
+    leave(key.first, inputs.credit);
+  }
+  for (Arrival& arrival : dropped) {
+    leave(arrival.delivery.message.epoch, arrival.delivery.credit);
+  }
+}
+
 void StageLoop::work_until_over() {
-  last_pass_ = first_work_ = Clock::now();
+  last_pass_ = Clock::now();
+  activities_.begin(Activities::Kind::kComputing);
+  engine::operators_done = &liveness_.ticks();
   while (take_inbox(false)) {
-    if (!do_next() && !take_inbox(true)) {
+    const bool has_done = do_next();
+    liveness_.end(Clock::now());
+    if (!has_done && !take_inbox(true)) {
       return;
     }
   }
@@ -176,6 +228,7 @@ bool StageLoop::take_inbox(bool may_wait) {
   {
     std::unique_lock lock(mutex_);
     if (may_wait) {
+      const Doing waiting(activities_, Activities::Kind::kWaiting);
       const bool is_stalled = !forwards_.empty() && is_limited(forwards_.front());
       const auto start = Clock::now();
       const auto is_news = [this] {
@@ -183,10 +236,8 @@ bool StageLoop::take_inbox(bool may_wait) {
       };
       changed_.wait_until(
           lock, listener_.hold().value_or(transport::after(start, transport::kForEver)), is_news);
-      const auto waited = Clock::now() - start;
-      busy_ -= waited;
       if (is_stalled) {
-        limit_.on_stall(waited);
+        limit_.on_stall(Clock::now() - start);
       }
     }
     if (stopped_) {
@@ -197,6 +248,7 @@ bool StageLoop::take_inbox(bool may_wait) {
     std::ranges::move(calls_, std::back_inserter(pending_calls_));
     calls_.clear();
   }
+  liveness_.begin(Clock::now());
   for (Arrival& arrival : arrivals) {
     sort(std::move(arrival));
   }
@@ -231,13 +283,21 @@ void StageLoop::sort(Arrival arrival) {
     }
     return;
   }
-  switch (arrival.channel) {
+  try {
+    sort(arrival.channel, delivery);
+  } catch (const std::invalid_argument& bad) {
+    throw_invalid(bad.what(), " ", delivery.from, " sent it.");
+  }
+}
+
+void StageLoop::sort(Channel channel, transport::Delivery& delivery) {
+  switch (channel) {
     case Channel::kForward:
       return sort_forward(delivery);
     case Channel::kBackward:
       return sort_backward(delivery);
     case Channel::kInputs:
-      return sort_inputs(delivery.message);
+      return sort_inputs(delivery);
     case Channel::kResults:
       return sort_result(delivery);
     case Channel::kTied:
@@ -246,26 +306,39 @@ void StageLoop::sort(Arrival arrival) {
 }
 
 void StageLoop::sort_forward(transport::Delivery& delivery) {
-  forwards_.push_back({.header = read_header(delivery.message),
+  const PassHeader header = read_header(delivery.message);
+  std::vector<c10::IValue> values = unpack(delivery.message, options_.device);
+  options_.foreseen.check_values(values, header.is_training());
+  forwards_.push_back({.header = header,
                        .control = {},
-                       .values = unpack(delivery.message, options_.device),
-                       .credit = std::move(delivery.credit)});
+                       .values = std::move(values),
+                       .credit = std::move(delivery.credit),
+                       .from = delivery.from});
 }
 
 void StageLoop::sort_backward(transport::Delivery& delivery) {
   const PassHeader header = read_header(delivery.message);
-  if (header.generation == generation_) {
-    backwards_.push_back({.header = header,
-                          .result = read_result(delivery.message),
-                          .gradients = unpack_tensors(delivery.message, options_.device),
-                          .credit = std::move(delivery.credit)});
+  if (header.generation != generation_) {
+    return;
   }
+  std::vector<at::Tensor> gradients = unpack_tensors(delivery.message, options_.device);
+  options_.foreseen.check_gradients(gradients);
+  backwards_.push_back({.header = header,
+                        .result = read_result(delivery.message),
+                        .gradients = std::move(gradients),
+                        .credit = std::move(delivery.credit),
+                        .from = delivery.from});
 }
 
-void StageLoop::sort_inputs(const transport::Message& message) {
-  const PassHeader header = read_header(message);
-  inputs_[{header.generation, {header.is_training(), header.pass}}] =
-      unpack(message, options_.device);
+void StageLoop::sort_inputs(transport::Delivery& delivery) {
+  const PassHeader header = read_header(delivery.message);
+  std::vector<c10::IValue> inputs = unpack(delivery.message, options_.device);
+  options_.foreseen.check_inputs(inputs, header.is_training());
+  Inputs& kept = inputs_[{header.generation, {header.is_training(), header.pass}}];
+  kept.values = std::move(inputs);
+  if (header.generation > generation_) {
+    kept.credit = std::move(delivery.credit);
+  }
 }
 
 void StageLoop::sort_result(transport::Delivery& delivery) {
@@ -279,24 +352,46 @@ void StageLoop::sort_tied(transport::Delivery& delivery) {
   const transport::Message& message = delivery.message;
   std::vector<at::Tensor> tensors = unpack_tensors(message, options_.device);
   if (message.kind == transport::MessageKind::kBackward) {  // gradients of a copy
+    const auto copies = std::ranges::find(outlets_.copies, delivery.from, &Outlets::Tied::peer);
+    if (copies == outlets_.copies.end()) {
+      throw_invalid("[provider] gradients came of parameters that we do not share.");
+    }
+    options_.foreseen.check_shared(copies->names, tensors);
     if (message.epoch == generation_) {
       tied_gradients_[message.pass][delivery.from] = std::move(tensors);
     }
     return;
   }
   const auto home = outlets_.homes.find(delivery.from);
-  if (home == outlets_.homes.end() || home->second.names.size() != tensors.size()) {
-    throw_invalid("[provider] ", delivery.from, " sent values of parameters that we do not share.");
+  if (home == outlets_.homes.end()) {
+    throw_invalid("[provider] values came of parameters that we do not share.");
   }
+  options_.foreseen.check_shared(home->second.names, tensors);
+  CopyValues copies{.passes = message.pass, .values = std::move(tensors)};
   if (stage_) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      stage_->set_copy(home->second.names[i], tensors[i]);
-    }
+    set_copies(delivery.from, copies);
+  } else {
+    early_copies_[delivery.from] = std::move(copies);
   }
-  tied_through_ = message.pass;
   if (!message.fields.empty()) {
     std::int64_t& last = final_copies_[delivery.from];
     last = std::max(last, message.fields[0]);
+  }
+}
+
+void StageLoop::set_copies(const std::string& home, const CopyValues& copies) {
+  const std::vector<std::string>& names = outlets_.homes.at(home).names;
+  const bool is_good = std::ranges::all_of(copies.values, engine::is_finite);
+  for (std::size_t i = 0; i < names.size() && is_good; ++i) {
+    stage_->set_copy(names[i], copies.values[i]);
+  }
+  if (!is_good) {
+    listener_.on_refused(home, concat("the parameters that ", home,
+                                      " shares are not finite: they stay as they were"));
+  }
+  tied_through_ = copies.passes;
+  if (copies.passes != ReadyStage::kUnknown) {
+    awaited_homes_.erase(home);
   }
 }
 
@@ -325,12 +420,10 @@ void StageLoop::publish() {
     status_.updates = stage_->updates();
     status_.delay = stage_->last_delay();
     status_.max_delay = stage_->max_delay();
+    status_.delays = stage_->delays();
+    status_.skipped = stage_->skipped();
     status_.versions = stage_->weights().live();
   }
-  const auto elapsed = Clock::now() - first_work_;
-  status_.busy = elapsed.count() > 0 ? static_cast<double>((elapsed + busy_).count()) /
-                                           static_cast<double>(elapsed.count())
-                                     : 0.0;
   published_.notify_all();
 }
 
@@ -348,6 +441,20 @@ void StageLoop::relay_stop(const Control& control) {
   }
 }
 
+// Messages may wait for room for ever: the passes in flight are bounded, and windows are larger. A
+// sender that blocks waits for a peer that is lost, and fails with it.
+void StageLoop::send(transport::Sender& to, const transport::Message& message) {
+  const Doing sending(activities_, Activities::Kind::kSending);
+  to.send(message, transport::kForEver);
+  bytes_sent_ += bytes_of(message);
+}
+
+void StageLoop::send_control(transport::Sender* to, const Control& control) {
+  if (to != nullptr) {
+    send(*to, to_message(control));
+  }
+}
+
 void StageLoop::send_hello(std::int64_t generation) {
   if (!options_.is_root()) {
     on_hello({.word = Word::kHello,
@@ -361,6 +468,7 @@ void StageLoop::on_hello(const Control& control) {
     send_control(outlets_.previous, control);
     if (control.generation != 0) {
       // Until the stage before has it: what led to it is then not sent again.
+      const Doing sending(activities_, Activities::Kind::kSending);
       outlets_.previous->flush(transport::kForEver);
     }
     return;

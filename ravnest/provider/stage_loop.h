@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -18,6 +19,9 @@
 
 #include "ravnest/engine/stage/stage.h"
 #include "ravnest/graph/slice.h"
+#include "ravnest/provider/activities.h"
+#include "ravnest/provider/foreseen.h"
+#include "ravnest/provider/liveness.h"
 #include "ravnest/provider/pass.h"
 #include "ravnest/provider/pass_limit.h"
 #include "ravnest/transport/transport.h"
@@ -31,6 +35,7 @@ enum class Schedule : std::uint8_t {
 
 // Where a stage stands in its cluster, and how it works.
 struct LoopOptions {
+  std::string name;  // of the node
   std::size_t stage = 0;
   std::size_t stages = 1;
   Schedule schedule = Schedule::kAsync;
@@ -42,6 +47,9 @@ struct LoopOptions {
   std::vector<std::size_t> eval_inputs;
   transport::Codec codec;
   c10::Device device = c10::kCPU;
+  bool ends_alone = false;  // what fails here is not told
+  Foreseen foreseen;
+  transport::Milliseconds hung_after{60'000};  // without a sign of progress: see Liveness
 
   bool is_root() const { return stage == 0; }
   bool is_leaf() const { return stage + 1 == stages; }
@@ -71,6 +79,8 @@ struct Outlets {
 
 // A stage that is ready to run, and the training passes it has learned from before.
 struct ReadyStage {
+  static constexpr std::int64_t kUnknown = -1;  // those before the first that comes
+
   std::unique_ptr<engine::Stage> stage;
   std::int64_t passes = 0;
   std::int64_t epoch = 0;
@@ -93,6 +103,8 @@ class LoopListener {
   virtual bool is_training_whole() { return true; }
   // A run begins: the stage at its start, or where a checkpoint of this run left it.
   virtual ReadyStage prepare(const std::string& run) = 0;
+  // Where that could not say how many passes are behind it: so many are.
+  virtual void on_joined(std::int64_t passes) = 0;
   // At the leaf: the loss of the model's outputs; empty: the first of them is the loss.
   virtual std::optional<LossAndGradients> criterion(const PassHeader& header,
                                                     const std::vector<c10::IValue>& outputs) = 0;
@@ -103,6 +115,9 @@ class LoopListener {
   virtual void on_epoch(std::int64_t epoch) = 0;
   // A training pass was learned from.
   virtual void on_learned(const PassHeader& header, const PassResult& result, bool is_update) = 0;
+  // An update is skipped because of this sender, where one is to blame; the first of several in a
+  // row.
+  virtual void on_refused(const std::string& sender, const std::string& text) = 0;
   // At the root: a pass is done. `outputs` are those of a prediction.
   virtual void on_done(const PassHeader& header, const PassResult& result,
                        std::vector<c10::IValue> outputs) = 0;
@@ -158,7 +173,8 @@ class StageLoop {
   bool wait(const std::function<bool(const Status&)>& is_wanted, transport::Milliseconds timeout);
   // Tells the others and ends. Any thread.
   void stop(int exit_code, const std::string& reason);
-  // Ends with this error, telling the others; without one all is well. Any thread.
+  // Ends with this error, telling the others (but see LoopOptions); without one all is well. Any
+  // thread.
   void fail(const std::exception_ptr& error);
   // Ends without a word, as if the process had died. Any thread.
   void abandon();
@@ -175,10 +191,18 @@ class StageLoop {
     std::uint64_t updates = 0;
     std::uint64_t delay = 0;
     std::uint64_t max_delay = 0;
+    std::vector<std::uint64_t> delays;  // updates, by delay: see engine::Stage
+    std::uint64_t skipped = 0;          // updates among them that changed nothing
     std::size_t versions = 0;
-    double busy = 0.0;  // share of the time since the first pass
+    Activities::Spent spent;           // time, since the start
+    std::uint64_t bytes_sent = 0;      // of tensors, to other stages and from them
+    std::uint64_t bytes_received = 0;  // as they are here, whatever their codec
+
+    double busy() const;  // share of the time
   };
   Status status() const;
+  // Whether its thread gets on, or waits for others. Any thread.
+  bool is_alive();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -189,16 +213,26 @@ class StageLoop {
     std::optional<Control> control;
     std::vector<c10::IValue> values;  // at the root the model's inputs, else what came
     transport::Credit credit;
+    std::string from;
   };
   struct Backward {
     PassHeader header;
     PassResult result;
     std::vector<at::Tensor> gradients;
     transport::Credit credit;
+    std::string from;
   };
   struct Arrival {
     Channel channel = Channel::kForward;
     transport::Delivery delivery;
+  };
+  struct Inputs {
+    std::vector<c10::IValue> values;
+    transport::Credit credit;  // until their generation begins
+  };
+  struct CopyValues {
+    std::int64_t passes = 0;  // that are in them
+    std::vector<at::Tensor> values;
   };
   struct Stopped {
     std::exception_ptr error;
@@ -208,11 +242,13 @@ class StageLoop {
   void work_until_over();
   bool take_inbox(bool may_wait);
   void sort(Arrival arrival);
+  void sort(Channel channel, transport::Delivery& delivery);
   void sort_forward(transport::Delivery& delivery);
   void sort_backward(transport::Delivery& delivery);
-  void sort_inputs(const transport::Message& message);
+  void sort_inputs(transport::Delivery& delivery);
   void sort_result(transport::Delivery& delivery);
   void sort_tied(transport::Delivery& delivery);
+  void set_copies(const std::string& home, const CopyValues& copies);
 
   bool do_next();
   bool can_start(const Work& work) const;
@@ -227,18 +263,28 @@ class StageLoop {
   void begin(Work work);
   void do_control(const Control& control);
   void start_run(const Control& control);
+  void end_training(Control control);
   void start_generation();
   void send_hello(std::int64_t generation);
   void on_hello(const Control& control);
   void do_forward(const Work& work, const std::vector<c10::IValue>& inputs);
   void do_evaluate(const Work& work, const std::vector<c10::IValue>& inputs);
-  void do_leaf(const PassHeader& header, const std::vector<c10::IValue>& outputs);
+  void do_leaf(PassHeader header, const std::vector<c10::IValue>& outputs);
   void do_backward(Backward backward);
+  void add_tied_gradients(const PassHeader& header);
+  void send_gradients(const PassHeader& header, const PassResult& result,
+                      const std::vector<at::Tensor>& of_inputs);
   void finish_backward(const PassHeader& header, const PassResult& result,
                        const std::vector<at::Tensor>& gradients);
   void finish_pass(const PassHeader& header, const PassResult& result,
                    std::vector<c10::IValue> outputs);
+  bool is_refused(const Work& work);
+  bool is_refused(const Backward& backward);
+  void forward_refused(PassHeader header);
+  void note_refusal(const PassHeader& header, const std::string& sender, const std::string& what);
+  void check_skipped(const PassHeader& header);
   void note_epoch(const PassHeader& header);
+  void note_start(const PassHeader& header);
 
   std::vector<c10::IValue> assemble(const Work& work);
   void send_inputs(const Work& work);
@@ -246,11 +292,15 @@ class StageLoop {
   // `final_round`: of the training that has ended with them, else 0.
   void send_tied_values(std::int64_t final_round = 0);
   void send_tied_gradients(const PassHeader& header);
-  void send_control(transport::Sender* to, const Control& control) const;
+  void send_control(transport::Sender* to, const Control& control);
+  void send(transport::Sender& to, const transport::Message& message);
   void end(Stopped stopped);
   void stop_with(const Control& control);
   void relay_stop(const Control& control);
   void publish();
+  // With the lock held, when we stop: whether somebody else is meant.
+  bool is_left(std::int64_t generation) const { return generation > begun_; }
+  void leave_the_rest();
   engine::Stage& stage() { return *stage_; }
 
   const LoopOptions options_;
@@ -265,6 +315,10 @@ class StageLoop {
   std::deque<Call> calls_;
   std::optional<Stopped> stopped_;
   bool is_over_ = false;
+  std::int64_t begun_ = 0;  // the generation that we take part in
+  // Of messages of a later one, which came after we were told to stop: never given back, so that
+  // they are sent again to whoever is started in our place.
+  std::vector<transport::Credit> left_;
   Status status_;
   std::condition_variable published_;
 
@@ -274,21 +328,28 @@ class StageLoop {
   std::int64_t generation_ = 0;
   std::deque<Work> forwards_;
   std::deque<Backward> backwards_;
-  std::map<std::pair<std::int64_t, PassKey>, std::vector<c10::IValue>> inputs_;  // by generation
-  std::map<PassKey, Work> unfinished_;                                           // at the root
+  std::map<std::pair<std::int64_t, PassKey>, Inputs> inputs_;  // by generation
+  std::map<PassKey, Work> unfinished_;                         // at the root
   std::map<std::int64_t, std::map<std::string, std::vector<at::Tensor>>> tied_gradients_;
   std::int64_t tied_through_ = 0;                     // passes that the copies' values have in them
   std::map<std::string, std::int64_t> final_copies_;  // by home: the training that they end
+  std::map<std::string, CopyValues> early_copies_;    // by home, from before there was a stage
+  std::set<std::string> awaited_homes_;  // of a stage that joins: nothing is learned before
   std::deque<Call> pending_calls_;
   std::int64_t learned_ = 0;  // training passes, all of the first
   std::int64_t epoch_ = 0;
   std::optional<Control> training_end_;  // the last one, at the root
   std::set<std::int64_t> joined_;        // at the root: stages that take part in this generation
   PassResult validation_;                // sums, at the root
+  std::string refusal_;                  // the last one
   PassLimit limit_;
   Clock::time_point last_pass_;
-  Clock::time_point first_work_;
-  Clock::duration busy_{0};
+
+  // Any thread.
+  Activities activities_;
+  Liveness liveness_;
+  std::atomic<std::uint64_t> bytes_sent_ = 0;
+  std::atomic<std::uint64_t> bytes_received_ = 0;
 };
 
 }  // namespace ravnest::provider

@@ -4,9 +4,11 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/fault_point.h"
 #include "ravnest/provider/stage_loop.h"
 #include "ravnest/provider/values.h"
 
@@ -14,9 +16,6 @@ namespace ravnest::provider {
 
 namespace {
 
-// Messages may wait for room for ever: the passes in flight are bounded, and windows are larger. A
-// sender that blocks waits for a peer that is lost, and fails with it.
-using transport::kForEver;
 using transport::MessageKind;
 
 }  // namespace
@@ -47,7 +46,8 @@ bool StageLoop::can_start(const Work& work) const {
     return (!is_end || !options_.is_root() || unfinished_.empty()) &&
            (!is_training || has_final_copies(*work.control));
   }
-  if (!has_inputs(work.header) || is_limited(work)) {
+  if (!has_inputs(work.header) || is_limited(work) ||
+      (work.header.is_training() && !awaited_homes_.empty())) {
     return false;
   }
   if (options_.schedule == Schedule::kAsync) {
@@ -130,11 +130,17 @@ void StageLoop::begin(Work work) {
   }
   if (options_.is_root()) {
     work.header.generation = generation_;
+    work.header.is_refused = false;
     send_inputs(work);
   } else if (!stage_ || work.header.generation != generation_) {
     return;  // of an earlier generation
   }
+  note_start(work.header);
   note_epoch(work.header);
+  if (is_refused(work)) {
+    inputs_.erase({work.header.generation, {true, work.header.pass}});
+    return forward_refused(work.header);
+  }
   const std::vector<c10::IValue> inputs = assemble(work);
   if (options_.is_root()) {
     const PassKey key{work.header.is_training(), work.header.pass};
@@ -143,6 +149,17 @@ void StageLoop::begin(Work work) {
   } else {
     work.header.is_training() ? do_forward(work, inputs) : do_evaluate(work, inputs);
   }
+}
+
+// Learns from the first update that it sees the whole of.
+void StageLoop::note_start(const PassHeader& header) {
+  if (!header.is_training() || learned_ != ReadyStage::kUnknown) {
+    return;
+  }
+  const auto group = static_cast<std::int64_t>(options_.update_frequency);
+  learned_ = (header.pass + group - 1) / group * group;
+  listener_.on_joined(learned_);
+  send_tied_values();
 }
 
 // A pass that is sent again may belong to an epoch that was left before.
@@ -161,11 +178,11 @@ void StageLoop::do_control(const Control& control) {
       return start_run(control);
     case Word::kValidationEnd: {
       Control summed = control;
-      if (options_.is_root()) {
+      if (options_.is_root() && !sums_of(control)) {
         summed.numbers.insert(summed.numbers.end(), {bits_of(validation_.loss), validation_.correct,
                                                      validation_.counted});
-        validation_ = {};
       }
+      validation_ = {};
       send_control(outlets_.next, summed);
       return listener_.on_word(summed);
     }
@@ -173,15 +190,22 @@ void StageLoop::do_control(const Control& control) {
       if (!stage_) {
         return;  // of an earlier generation
       }
-      training_end_ = control;
-      send_tied_values(round_of(control));
-      send_control(outlets_.next, control);
-      return listener_.on_word(control);
+      return end_training(control);
     case Word::kStop:  // the run has ended well
       return stop_with(control);
     default:
       throw_invalid("[provider] an unexpected word came forward.");
   }
+}
+
+void StageLoop::end_training(Control control) {
+  if (options_.is_root() && control.numbers.size() == 1) {
+    control.numbers.push_back(learned_);
+  }
+  training_end_ = control;
+  send_tied_values(round_of(control));
+  send_control(outlets_.next, control);
+  listener_.on_word(control);
 }
 
 void StageLoop::start_run(const Control& control) {
@@ -192,10 +216,28 @@ void StageLoop::start_run(const Control& control) {
     run_ = control.text;
     epoch_ = ready.epoch;
     tied_through_ = 0;
+    awaited_homes_.clear();
+    for (const auto& [home, tied] : outlets_.homes) {
+      if (learned_ == ReadyStage::kUnknown) {
+        awaited_homes_.insert(home);
+      }
+    }
+    for (const auto& [home, copies] : std::exchange(early_copies_, {})) {
+      set_copies(home, copies);
+    }
+  }
+  generation_ = options_.is_root() ? generation_ + 1 : control.generation;
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ = generation_;
   }
   // Inputs of the new generation may be here already.
-  std::erase_if(inputs_, [&](const auto& entry) { return entry.first.first == generation_; });
-  generation_ = options_.is_root() ? generation_ + 1 : control.generation;
+  std::erase_if(inputs_, [&](const auto& entry) { return entry.first.first < generation_; });
+  for (auto& [key, inputs] : inputs_) {
+    if (key.first == generation_) {
+      inputs.credit.release();
+    }
+  }
   stage().drop_all();
   backwards_.clear();
   tied_gradients_.clear();
@@ -237,7 +279,7 @@ std::vector<c10::IValue> StageLoop::assemble(const Work& work) {
   std::vector<c10::IValue> model;
   if (auto node = inputs_.extract(
           {work.header.generation, {work.header.is_training(), work.header.pass}})) {
-    model = std::move(node.mapped());
+    model = std::move(node.mapped().values);
   }
   std::vector<c10::IValue> inputs;
   for (const graph::Source& source : sources) {
@@ -272,7 +314,7 @@ void StageLoop::send_inputs(const Work& work) {
     }
     transport::Message message = to_message(work.header, MessageKind::kForward);
     pack(values, message);
-    outlet.to->send(message, kForEver);
+    send(*outlet.to, message);
   }
 }
 
@@ -281,12 +323,13 @@ void StageLoop::send_values(const PassHeader& header, const std::vector<c10::IVa
       header, header.is_training() ? MessageKind::kForward : MessageKind::kNoGradForward);
   pack(values, message);
   message.codec = options_.codec;
-  outlets_.next->send(message, kForEver);
+  send(*outlets_.next, message);
 }
 
 void StageLoop::do_forward(const Work& work, const std::vector<c10::IValue>& inputs) {
   const PassHeader header = work.header;
   const std::vector<c10::IValue> outputs = stage().forward(header.pass, inputs);
+  fault_point("forward");
   if (options_.is_leaf()) {
     do_leaf(header, outputs);
   } else {
@@ -294,7 +337,7 @@ void StageLoop::do_forward(const Work& work, const std::vector<c10::IValue>& inp
   }
 }
 
-void StageLoop::do_leaf(const PassHeader& header, const std::vector<c10::IValue>& outputs) {
+void StageLoop::do_leaf(PassHeader header, const std::vector<c10::IValue>& outputs) {
   PassResult result;
   std::vector<at::Tensor> gradients(outputs.size());
   if (auto graded = listener_.criterion(header, outputs)) {
@@ -314,6 +357,11 @@ void StageLoop::do_leaf(const PassHeader& header, const std::vector<c10::IValue>
     const at::Tensor& loss = outputs[0].toTensor();
     result.loss = loss.item<double>();
     gradients[0] = at::scalar_tensor(header.weight, loss.options()).expand_as(loss);
+  }
+  if (!std::isfinite(result.loss)) {
+    note_refusal(header, options_.name, concat("the loss is ", result.loss));
+    header.is_refused = true;
+    stage().refuse(header.pass);
   }
   finish_backward(header, result, gradients);
 }
@@ -337,23 +385,33 @@ void StageLoop::do_evaluate(const Work& work, const std::vector<c10::IValue>& in
   transport::Message message = to_message(header, MessageKind::kResult);
   add_result(result, message);
   pack(outputs, message);
-  outlets_.results->send(message, kForEver);
+  send(*outlets_.results, message);
 }
 
 void StageLoop::do_backward(Backward backward) {
-  const bool counts = backward.header.pass >= learned_;
-  if (auto node = tied_gradients_.extract(backward.header.pass)) {
-    for (const Outlets::Tied& copies : outlets_.copies) {
-      const std::vector<at::Tensor>& given = node.mapped().at(copies.peer);
-      for (std::size_t i = 0; i < copies.names.size() && i < given.size(); ++i) {
-        if (counts && given[i].defined()) {
-          stage().add_gradient(copies.names[i], given[i]);
-        }
+  if (is_refused(backward)) {
+    backward.header.is_refused = true;
+    tied_gradients_.erase(backward.header.pass);
+    stage().refuse(backward.header.pass);
+  }
+  add_tied_gradients(backward.header);
+  backward.credit.release();
+  finish_backward(backward.header, backward.result, backward.gradients);
+}
+
+void StageLoop::add_tied_gradients(const PassHeader& header) {
+  const auto node = tied_gradients_.extract(header.pass);
+  if (!node || header.pass < learned_) {
+    return;
+  }
+  for (const Outlets::Tied& copies : outlets_.copies) {
+    const std::vector<at::Tensor>& given = node.mapped().at(copies.peer);
+    for (std::size_t i = 0; i < copies.names.size(); ++i) {
+      if (given[i].defined()) {
+        stage().add_gradient(copies.names[i], given[i]);
       }
     }
   }
-  backward.credit.release();
-  finish_backward(backward.header, backward.result, backward.gradients);
 }
 
 void StageLoop::finish_backward(const PassHeader& header, const PassResult& result,
@@ -363,22 +421,7 @@ void StageLoop::finish_backward(const PassHeader& header, const PassResult& resu
   const std::vector<at::Tensor> found = stage().backward(header.pass, gradients, counts);
   const bool is_update = stage().updates() != updates;
   if (!options_.is_root()) {
-    std::size_t outputs = 0;
-    for (const graph::Source& source : options_.sources) {
-      outputs = source.kind == graph::Source::Kind::kPrevious ? std::max(outputs, source.index + 1)
-                                                              : outputs;
-    }
-    std::vector<at::Tensor> ours(outputs);
-    for (std::size_t i = 0; i < options_.sources.size(); ++i) {
-      if (options_.sources[i].kind == graph::Source::Kind::kPrevious) {
-        ours[options_.sources[i].index] = found[i];
-      }
-    }
-    transport::Message message = to_message(header, MessageKind::kBackward);
-    add_result(result, message);
-    pack_tensors(ours, message);
-    message.codec = options_.codec;
-    outlets_.previous->send(message, kForEver);
+    send_gradients(header, result, found);
   }
   send_tied_gradients(header);
   if (counts) {
@@ -390,11 +433,32 @@ void StageLoop::finish_backward(const PassHeader& header, const PassResult& resu
   if (counts) {
     listener_.on_learned(header, result, is_update);
   }
+  if (is_update) {
+    check_skipped(header);
+  }
   if (options_.is_root()) {
     const auto now = Clock::now();
     limit_.on_pass(now - std::exchange(last_pass_, now));
     finish_pass(header, result, {});
   }
+}
+
+// To the stage before: of its outputs, and none of a pass that is refused.
+void StageLoop::send_gradients(const PassHeader& header, const PassResult& result,
+                               const std::vector<at::Tensor>& of_inputs) {
+  std::vector<at::Tensor> ours;
+  for (std::size_t i = 0; i < of_inputs.size(); ++i) {
+    const graph::Source& source = options_.sources[i];
+    if (source.kind == graph::Source::Kind::kPrevious) {
+      ours.resize(std::max(ours.size(), source.index + 1));
+      ours[source.index] = of_inputs[i];
+    }
+  }
+  transport::Message message = to_message(header, MessageKind::kBackward);
+  add_result(result, message);
+  pack_tensors(ours, message);
+  message.codec = options_.codec;
+  send(*outlets_.previous, message);
 }
 
 void StageLoop::finish_pass(const PassHeader& header, const PassResult& result,
@@ -422,7 +486,7 @@ void StageLoop::send_tied_values(std::int64_t final_round) {
       values.push_back(stage().weights().current()->weights.at(name).detach().clone());
     }
     pack_tensors(values, message);
-    copies.to->send(message, kForEver);
+    send(*copies.to, message);
   }
 }
 
@@ -442,13 +506,7 @@ void StageLoop::send_tied_gradients(const PassHeader& header) {
       ours.push_back(found == gradients.end() ? at::Tensor() : found->second);
     }
     pack_tensors(ours, message);
-    tied.to->send(message, kForEver);
-  }
-}
-
-void StageLoop::send_control(transport::Sender* to, const Control& control) const {
-  if (to != nullptr) {
-    to->send(to_message(control), kForEver);
+    send(*tied.to, message);
   }
 }
 

@@ -2,6 +2,18 @@
 
 namespace ravnest::provider {
 
+std::optional<int> exit_code_of(const std::exception_ptr& error) {
+  try {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  } catch (const StoppedRun& stopped) {
+    return stopped.exit_code();
+  } catch (...) {
+  }
+  return std::nullopt;
+}
+
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +18,9 @@ class StoppedRun : public std::runtime_error {
  private:
   int exit_code_;
 };
+
+// That of a StoppedRun, else nothing.
+std::optional<int> exit_code_of(const std::exception_ptr& error);
 
 // What an exception says, in one line.
 std::string text_of(const std::exception_ptr& error);

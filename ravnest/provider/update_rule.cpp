@@ -54,6 +54,13 @@ class NativeRule : public UpdateRule {
     }
   }
 
+  void skip_updates(std::int64_t count) override {
+    updates_ = count;
+    for (std::int64_t i = 0; scheduler_ && !options_.step_on_epoch && i < count; ++i) {
+      step_schedule();
+    }
+  }
+
   double rate() const override { return optimizer_.rate(); }
 
   engine::PredictWeight predictor() override {

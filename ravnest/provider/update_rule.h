@@ -28,6 +28,8 @@ class UpdateRule {
   virtual void apply(const engine::GradientStep& step, engine::WeightVersions& weights) = 0;
   // The data's next epoch begins.
   virtual void start_epoch() = 0;
+  // So many updates were made elsewhere before this rule's first.
+  virtual void skip_updates(std::int64_t) {}
   virtual double rate() const = 0;
   // Empty where the rule cannot tell where weights will go.
   virtual engine::PredictWeight predictor() { return nullptr; }

@@ -14,15 +14,7 @@ class FileWriter {
     }
   }
 
-  // Throws what the last write threw.
-  bool is_free() {
-    if (writing_.valid() &&
-        writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-      writing_.get();
-    }
-    return !writing_.valid();
-  }
-
+  // After the last one. Throws what that threw.
   void write(std::function<void()> job) {
     finish();
     writing_ = std::async(std::launch::async, std::move(job));

@@ -143,6 +143,23 @@ TEST_F(FuseCluster, RefusesToMixRuns) {
             std::string::npos);
 }
 
+TEST_F(FuseCluster, TakesTheStagesOfAnInterruptedRunAsTheyAre) {
+  save_all();
+  const auto save_interrupted = [&](int id, std::uint64_t passes) {
+    package::TrainedStage trained = package::read_trained(node_data(), node(id));
+    trained.passes = passes;
+    trained.is_interrupted = true;
+    package::write_trained(node_data(), node(id), trained);
+  };
+  save_interrupted(10, 10);
+  save_interrupted(11, 13);
+  EXPECT_NE(refusal().find("different passes: 10 (node_10 at 0.0.0.0:8080) and 12 (node_12"),
+            std::string::npos)
+      << "one was not interrupted";
+  save_interrupted(12, 14);
+  EXPECT_EQ(fuse_cluster(node_data(), 0).metadata.at("passes"), "10");
+}
+
 TEST_F(FuseCluster, RefusesWeightsOfAnotherPlan) {
   save_all();
   NodeConfig other = node(11);

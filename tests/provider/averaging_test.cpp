@@ -8,15 +8,18 @@
 #include <mutex>
 #include <utility>
 
+#include "ravnest/provider/requester.h"
 #include "tests/provider/cluster.h"
 
 namespace ravnest::provider {
 namespace {
 
-constexpr Milliseconds kLong{30'000};
+constexpr Milliseconds kLonger{30'000};
+
+using ClusterCuts = std::vector<std::vector<std::size_t>>;  // of each cluster
 
 // Three stages and two. The parameters are first used by the ops 0, 2 and 3, the buffers by op 2.
-const std::vector<std::vector<std::size_t>> kCuts{{2, 4}, {3}};
+const ClusterCuts kCuts{{2, 4}, {3}};
 const std::vector<std::pair<std::string, std::size_t>> kUses{{"a", 0}, {"c", 2}, {"b", 3}};
 constexpr std::size_t kBatchNorm = 2;
 
@@ -24,9 +27,9 @@ std::size_t stage_of(const std::vector<std::size_t>& cuts, std::size_t op) {
   return static_cast<std::size_t>(std::ranges::upper_bound(cuts, op) - cuts.begin());
 }
 
-planner::Plan make_plan_of_two(const graph::Program& program) {
+planner::Plan make_plan_of(const ClusterCuts& all_cuts, const graph::Program& program) {
   planner::Plan plan;
-  for (const auto& cuts : kCuts) {
+  for (const auto& cuts : all_cuts) {
     planner::Plan one = make_plan(program, cuts);
     for (planner::Stage& stage : one.clusters[0].stages) {
       stage.machine += plan.pool.size();
@@ -37,14 +40,23 @@ planner::Plan make_plan_of_two(const graph::Program& program) {
     }
     plan.clusters.push_back(one.clusters[0]);
   }
+  std::map<std::vector<std::size_t>, planner::Ring> rings;  // by their holders
   for (const auto& [name, op] : kUses) {
-    plan.rings.push_back({.id = plan.rings.size(),
-                          .parameters = {name},
-                          .nbytes = 4,
-                          .holders = {stage_of(kCuts[0], op), stage_of(kCuts[1], op)}});
-    if (op == kBatchNorm) {
-      plan.rings.back().buffers = {"mean", "var"};
+    std::vector<std::size_t> holders;
+    for (const auto& cuts : all_cuts) {
+      holders.push_back(stage_of(cuts, op));
     }
+    planner::Ring& ring = rings[holders];
+    ring.holders = holders;
+    ring.parameters.push_back(name);
+    ring.nbytes += 4;
+    if (op == kBatchNorm) {
+      ring.buffers = {"mean", "var"};
+    }
+  }
+  for (auto& [holders, ring] : rings) {
+    ring.id = plan.rings.size();
+    plan.rings.push_back(ring);
   }
   return plan;
 }
@@ -52,14 +64,17 @@ planner::Plan make_plan_of_two(const graph::Program& program) {
 // The providers of both, in this process.
 class TwoClusters {
  public:
-  explicit TwoClusters(ProviderOptions options) : program_(make_model()) {
-    package::write_plan(program_, make_plan_of_two(program_), folder_.path());
+  explicit TwoClusters(ProviderOptions options, const ClusterCuts& all_cuts = kCuts)
+      : program_(make_model()) {
+    package::write_plan(program_, make_plan_of(all_cuts, program_), folder_.path());
     options_ = std::move(options);
     options_.node_data = folder_.path();
-    options_.make_rule = [] {
-      return make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 0.05}}});
-    };
-    for (const auto& cuts : kCuts) {
+    if (!options_.make_rule) {
+      options_.make_rule = [] {
+        return make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 0.05}}});
+      };
+    }
+    for (const auto& cuts : all_cuts) {
       clusters_.emplace_back(cuts.size() + 1);
     }
   }
@@ -72,6 +87,9 @@ class TwoClusters {
       ProviderCallbacks callbacks;
       callbacks.on_notice = [this](const transport::Notice& notice) { note(notice.text); };
       callbacks.on_averaged = [this](const AveragingNews& news) { note(news); };
+      if (adjust) {
+        adjust(cluster, options, callbacks);
+      }
       clusters_[cluster][stage] = std::make_unique<Provider>(options, std::move(callbacks));
       clusters_[cluster][stage]->start();
     }
@@ -80,16 +98,19 @@ class TwoClusters {
     start(1);
     start(0);
   }
+  std::function<void(std::size_t cluster, ProviderOptions&, ProviderCallbacks&)> adjust;
   Provider& root(std::size_t cluster) { return *clusters_[cluster][0]; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   void kill(std::size_t cluster) {
     for (auto& provider : clusters_[cluster]) {
       provider.reset();
     }
   }
 
-  void submit(std::size_t cluster, const Batch& batch) {
+  void submit(std::size_t cluster, const Batch& batch, std::int64_t epoch = 0) {
     TestCluster::expect_in_time(root(cluster).submit(
-        {.purpose = Purpose::kTrain, .samples = batch.x.size(0)}, {batch.x, batch.t}, kLong));
+        {.purpose = Purpose::kTrain, .epoch = epoch, .samples = batch.x.size(0)},
+        {batch.x, batch.t}, kLonger));
   }
   void train(const std::vector<Batch>& first, const std::vector<Batch>& second) {
     for (std::size_t i = 0; i < first.size(); ++i) {
@@ -101,9 +122,13 @@ class TwoClusters {
     for (const std::size_t cluster : clusters) {
       root(cluster).end_training();
     }
+    wait_for_end(clusters);
+  }
+  // At every stage: each ends with an averaging of its own.
+  void wait_for_end(const std::vector<std::size_t>& clusters) {
     for (const std::size_t cluster : clusters) {
       for (auto& provider : clusters_[cluster]) {
-        TestCluster::expect_in_time(provider->wait_for_training(0, kLong) == 1);
+        TestCluster::expect_in_time(provider->wait_for_training(0, kLonger) == 1);
       }
     }
   }
@@ -136,16 +161,17 @@ class TwoClusters {
     throw std::invalid_argument(name);
   }
 
-  bool wait_for_notice(const std::string& part) {
+  bool wait_for_notice(const std::string& part, std::ptrdiff_t count = 1) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kLong, [&] {
-      return std::ranges::any_of(
-          notices_, [&](const std::string& text) { return text.find(part) != std::string::npos; });
-    });
+    const auto has_part = [&](const std::string& text) {
+      return text.find(part) != std::string::npos;
+    };
+    return changed_.wait_for(lock, kLonger,
+                             [&] { return std::ranges::count_if(notices_, has_part) >= count; });
   }
   bool wait_for_averages(std::size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kLong, [&] { return news_.size() >= count; });
+    return changed_.wait_for(lock, kLonger, [&] { return news_.size() >= count; });
   }
   std::vector<AveragingNews> news() {
     const std::lock_guard lock(mutex_);
@@ -202,13 +228,6 @@ std::pair<std::vector<Batch>, std::vector<Batch>> two_halves(std::size_t count) 
   return {{all.begin(), middle}, {middle, all.end()}};
 }
 
-void expect_equal(const engine::WeightMap& found, const engine::WeightMap& wanted) {
-  ASSERT_EQ(found.size(), wanted.size());
-  for (const auto& [name, tensor] : wanted) {
-    EXPECT_TRUE(at::equal(found.at(name), tensor)) << name;
-  }
-}
-
 ProviderOptions every(std::int64_t updates, bool is_blocking = false) {
   ProviderOptions options{.schedule = Schedule::kSync};
   options.averaging.every = updates;
@@ -228,6 +247,26 @@ TEST(Averaging, EndsWithTheMeanOfAllClusters) {
   expect_equal(clusters.weights(1), found);
   for (const auto& [name, tensor] : found) {
     EXPECT_TRUE(at::allclose(tensor, (one.at(name) + other.at(name)) / 2.0, 1e-5, 1e-6)) << name;
+  }
+  clusters.close();
+}
+
+TEST(Averaging, ValuesThatAreNotFiniteDoNotHoldUpTheEnd) {
+  TwoClusters clusters(every(1000));
+  clusters.adjust = [](std::size_t cluster, ProviderOptions& options, ProviderCallbacks&) {
+    if (cluster == 1) {
+      options.make_rule = [] {
+        return make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 3e38}}});
+      };
+    }
+  };
+  clusters.start();
+  const auto [first, second] = two_halves(6);
+  clusters.train(first, second);
+  clusters.end_training();
+  EXPECT_TRUE(clusters.wait_for_notice("ends without the last averaging"));
+  for (const auto& [name, tensor] : clusters.weights(0)) {
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << name;
   }
   clusters.close();
 }
@@ -262,6 +301,9 @@ std::vector<Way> make_ways() {
   ways.back().options.averaging.outer.is_nesterov = true;
   ways.push_back({"Streamed", every(4)});
   ways.back().options.averaging.streams = 3;
+  ways.push_back({"StreamedNesterov", every(4)});
+  ways.back().options.averaging.streams = 3;
+  ways.back().options.averaging.outer.is_nesterov = true;
   ways.push_back({"InEightBits", every(3)});
   ways.back().options.averaging.codec = transport::parse_codec("int8");
   ways.push_back({"ThroughGloo", every(3)});
@@ -287,7 +329,7 @@ TEST(Averaging, MomentumLeavesStatisticsWhereTheyWereMeasured) {
     second[i].x = second[i].x * width;
     clusters.train({first[i]}, {second[i]});
     for (const std::size_t cluster : {0U, 1U}) {
-      TestCluster::expect_in_time(clusters.root(cluster).wait_until_idle(kLong));
+      TestCluster::expect_in_time(clusters.root(cluster).wait_until_idle(kLonger));
       EXPECT_GE(clusters.weight(cluster, "var").min().item<float>(), 0.0F) << i;
     }
   }
@@ -334,6 +376,178 @@ TEST(Averaging, GoesOnWithoutAClusterThatIsLost) {
   clusters.close({0});
 }
 
+ProviderOptions with_nesterov(ProviderOptions options) {
+  options.averaging.outer.is_nesterov = true;
+  return options;
+}
+
+ProviderOptions in_eight_bits(ProviderOptions options) {
+  options.averaging.codec = transport::parse_codec("int8");
+  return options;
+}
+
+constexpr const char* kCatchesUp = "takes the values of averaging";
+constexpr std::size_t kRings = 3;  // of two members each
+
+class ComingBack : public testing::TestWithParam<ProviderOptions> {};
+
+TEST_P(ComingBack, EndsWithTheWeightsOfTheOthers) {
+  TwoClusters clusters(GetParam());
+  clusters.start();
+  const auto [first, second] = two_halves(6);
+  clusters.train(first, second);
+  TestCluster::expect_in_time(clusters.wait_for_averages(3 * 2 * kRings));
+  clusters.kill(1);
+  clusters.start(1);
+  EXPECT_TRUE(clusters.wait_for_notice(kCatchesUp, kRings));
+  clusters.train(second, first);
+  clusters.end_training();
+  expect_equal(clusters.weights(1), clusters.weights(0));
+  clusters.close();
+}
+
+TEST_P(ComingBack, OneAfterTheOtherTheyAverageAgain) {
+  TwoClusters clusters(GetParam());
+  clusters.start();
+  const auto [first, second] = two_halves(4);
+  clusters.train(first, second);
+  TestCluster::expect_in_time(clusters.wait_for_averages(2 * 2 * kRings));
+  clusters.kill(1);
+  clusters.start(1);
+  EXPECT_TRUE(clusters.wait_for_notice(kCatchesUp, kRings));
+  clusters.kill(0);
+  clusters.start(0);
+  EXPECT_TRUE(clusters.wait_for_notice(kCatchesUp, 2 * kRings));
+  clusters.train(second, first);
+  EXPECT_TRUE(clusters.wait_for_averages(3 * 2 * kRings)) << "no round after both came back";
+  clusters.end_training();
+  expect_equal(clusters.weights(1), clusters.weights(0));
+  clusters.close();
+}
+
+INSTANTIATE_TEST_SUITE_P(Averaging, ComingBack,
+                         testing::Values(every(2, true), with_nesterov(every(2, true)),
+                                         in_eight_bits(every(2, true)),
+                                         in_eight_bits(with_nesterov(every(2, true)))));
+
+TEST(Averaging, AfterARestartOfAllTheFirstOneIsTheMean) {
+  constexpr std::size_t kBefore = 6;
+  ProviderOptions options = with_nesterov(every(1000, true));
+  options.checkpoint_every = kBefore;
+  TwoClusters clusters(options);
+  clusters.start();
+  const auto [first, second] = two_halves(kBefore + 2);
+  const auto some = static_cast<std::ptrdiff_t>(kBefore);
+  clusters.train({first.begin(), first.begin() + some}, {second.begin(), second.begin() + some});
+  for (const std::size_t cluster : {0U, 1U}) {
+    TestCluster::expect_in_time(clusters.root(cluster).wait_until_idle(kLonger));
+  }
+  clusters.kill(0);
+  clusters.kill(1);
+  clusters.adjust = [](std::size_t, ProviderOptions& each, ProviderCallbacks&) {
+    each.averaging.every = 2;
+  };
+  clusters.start();
+  clusters.train(first, second);  // a script that is started again begins at its beginning
+  TestCluster::expect_in_time(clusters.wait_for_averages(2 * kRings));
+  for (const std::size_t cluster : {0U, 1U}) {
+    EXPECT_EQ(clusters.root(cluster).status().resumed, static_cast<std::int64_t>(kBefore));
+  }
+  const engine::WeightMap one = train_here(clusters.program(), first);
+  const engine::WeightMap other = train_here(clusters.program(), second);
+  for (const auto& [name, tensor] : one) {
+    const at::Tensor mean = (tensor + other.at(name)) / 2.0;
+    EXPECT_TRUE(at::allclose(clusters.weight(0, name), mean, 1e-5, 1e-6)) << name;
+  }
+  clusters.end_training();
+  clusters.close();
+}
+
+// What each cluster's one stage did, in turn: "L" learned from a batch, "A" averaged a part.
+std::vector<std::string> follow_streams(ProviderOptions options,
+                                        const std::vector<std::int64_t>& epochs) {
+  options.averaging.streams = 2;
+  options.averaging.is_blocking = true;
+  options.averaging.patience = kLonger;
+  TwoClusters clusters(std::move(options), {{}, {}});
+  std::vector<std::string> done(2);
+  clusters.adjust = [&](std::size_t cluster, ProviderOptions&, ProviderCallbacks& callbacks) {
+    callbacks.on_learned = [&done, cluster](const PassHeader&, const PassResult&) {
+      done[cluster] += "L";
+    };
+    callbacks.on_averaged = [&done, cluster](const AveragingNews& news) {
+      done[cluster] += news.is_final ? "" : "A";
+    };
+  };
+  clusters.start();
+  const auto [first, second] = two_halves(epochs.size());
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    clusters.submit(0, first[i], epochs[i]);
+    clusters.submit(1, second[i], epochs[i]);
+  }
+  clusters.end_training();
+  expect_equal(clusters.weights(1), clusters.weights(0));
+  clusters.close();
+  return done;
+}
+
+TEST(Averaging, StreamsTakeTurnsBetweenTwoAveragings) {
+  const auto done = follow_streams(every(4), std::vector<std::int64_t>(9));
+  EXPECT_EQ(done, std::vector<std::string>(2, "LLALLALLALLAL"));
+}
+
+// The first is offered when the epoch's first batch is there already.
+TEST(Averaging, StreamsOfAnEpochAreSpreadOverTheNext) {
+  const auto done = follow_streams({.schedule = Schedule::kSync}, {0, 0, 0, 0, 1, 1, 1, 2, 2, 2});
+  EXPECT_EQ(done, std::vector<std::string>(2, "LLLLLALALLALAL"));
+}
+
+// The states of all rules after a training, by parameter and slot.
+std::vector<std::map<std::string, at::Tensor>> states_after_training(bool with_rule) {
+  ProviderOptions options = every(1000);
+  options.averaging.with_rule = with_rule;
+  TwoClusters clusters(options);
+  std::vector<std::vector<UpdateRule*>> rules(2);
+  clusters.adjust = [&](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+    each.make_rule = [&rules, cluster] {
+      auto rule = make_native_rule({.optimizer = "adam", .optimizer_options = {{"lr", 0.05}}});
+      rules[cluster].push_back(rule.get());
+      return rule;
+    };
+  };
+  clusters.start();
+  const auto [first, second] = two_halves(5);
+  clusters.train(first, second);
+  clusters.end_training();
+  std::vector<std::map<std::string, at::Tensor>> states(2);
+  for (const std::size_t cluster : {0U, 1U}) {
+    for (const UpdateRule* rule : rules[cluster]) {
+      for (const auto& [name, tensor] : rule->state().tensors) {
+        states[cluster].emplace(name, tensor.clone());
+      }
+    }
+  }
+  clusters.close();
+  return states;
+}
+
+TEST(Averaging, AveragesTheMomentsOfAdam) {
+  const auto apart = states_after_training(false);
+  const auto together = states_after_training(true);
+  std::size_t moments = 0;
+  for (const auto& [name, tensor] : apart[0]) {
+    if (!name.starts_with("exp_avg")) {
+      continue;
+    }
+    ++moments;
+    const at::Tensor mean = (tensor + apart[1].at(name)) / 2.0;
+    EXPECT_FALSE(at::allclose(tensor, mean)) << name;
+    EXPECT_TRUE(at::allclose(together[0].at(name), mean, 1e-5, 1e-9)) << name;
+    EXPECT_TRUE(at::equal(together[0].at(name), together[1].at(name))) << name;
+  }
+  EXPECT_EQ(moments, 6U);  // two of each parameter
+}
+
 TEST(Averaging, ASecondTrainingAveragesAgain) {
   TwoClusters clusters(every(2));
   clusters.start();
@@ -346,7 +560,7 @@ TEST(Averaging, ASecondTrainingAveragesAgain) {
     clusters.root(cluster).end_training();
   }
   for (const std::size_t cluster : {0U, 1U}) {
-    TestCluster::expect_in_time(clusters.root(cluster).wait_for_training(1, kLong) == 2);
+    TestCluster::expect_in_time(clusters.root(cluster).wait_for_training(1, kLonger) == 2);
   }
   clusters.close();
   EXPECT_GT(clusters.news().size(), before);
@@ -362,6 +576,84 @@ TEST(Averaging, RefusesWordsThatAreNone) {
   EXPECT_FALSE(to_options({}).every);
   EXPECT_EQ(to_options({.every = 8}).every, 8);
 }
+
+struct Joining {
+  bool with_rule = false;
+  std::string codec = "none";
+  bool is_nesterov = false;
+  std::size_t update_frequency = 1;
+  std::int64_t learned_from = 6;  // the first pass
+};
+class JoiningARun : public testing::TestWithParam<Joining> {};
+
+// The passes of a cluster that takes its weights from another begin where the requester is.
+TEST_P(JoiningARun, LearnsFromTheWeightsOfOthersOn) {
+  ProviderOptions options;
+  options.update_frequency = GetParam().update_frequency;
+  options.averaging.every = 1000;
+  options.averaging.with_rule = GetParam().with_rule;
+  options.averaging.codec = transport::parse_codec(GetParam().codec);
+  options.averaging.outer.is_nesterov = GetParam().is_nesterov;
+  options.job = "job_1";
+  options.make_rule = [] {
+    return make_native_rule({.optimizer = "adam", .optimizer_options = {{"lr", 0.05}}});
+  };
+  TwoClusters clusters(options);
+  const auto batches = make_batches(14);
+  clusters.start(0);
+  for (std::size_t i = 0; i < 8; ++i) {
+    clusters.submit(0, batches[i]);
+  }
+  ASSERT_TRUE(clusters.root(0).wait_until_idle(kLonger));
+  engine::BoundProgram trained(clusters.program());
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : trained.weights()) {
+      at::Tensor(tensor).copy_(clusters.weight(0, name));
+    }
+  }
+  const Batch& first = batches[8];
+  const double expected =
+      trained.run({first.x, first.t}, engine::Mode::kTrain)[0].toTensor().item<double>();
+
+  const auto root = package::read_node(clusters.folder(), "node_3");
+  std::map<std::int64_t, double> losses;
+  RequesterOptions requester_options;
+  requester_options.plan = options.job;
+  requester_options.root = {.name = "node_3", .address = root.address};
+  requester_options.on_result = [&](const PassHeader& header, const PassResult& result) {
+    losses[header.pass] = result.loss;
+  };
+  Requester requester(requester_options);
+  requester.start_at(6);
+  clusters.adjust = [&](std::size_t, ProviderOptions& each, ProviderCallbacks&) {
+    each.from_ring = true;
+    each.requester = {.name = "requester", .address = requester.address()};
+  };
+  clusters.start(1);
+  for (std::size_t i = 8; i < batches.size(); ++i) {
+    ASSERT_TRUE(requester.submit({.samples = 8}, {batches[i].x, batches[i].t}, kLonger));
+  }
+  requester.end_training();
+  clusters.root(0).end_training();
+  ASSERT_TRUE(requester.wait_for_training(kLonger));
+  EXPECT_EQ(losses.size(), 6U);
+  EXPECT_NEAR(losses.at(6), expected, 1e-5);
+  const auto status = clusters.root(1).status();
+  EXPECT_EQ(status.resumed, GetParam().learned_from);
+  EXPECT_EQ(status.passes, 12);
+  EXPECT_EQ(status.loop.updates,
+            static_cast<std::uint64_t>(12 - status.resumed) / options.update_frequency);
+  clusters.wait_for_end({0, 1});
+  for (const char* name : {"a", "b", "c", "mean", "var"}) {
+    EXPECT_TRUE(at::equal(clusters.weight(0, name), clusters.weight(1, name))) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, JoiningARun,
+                         testing::Values(Joining{}, Joining{.with_rule = true},
+                                         Joining{.codec = "int8"}, Joining{.is_nesterov = true},
+                                         Joining{.update_frequency = 4, .learned_from = 8}));
 
 }  // namespace
 }  // namespace ravnest::provider

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -24,6 +26,15 @@
 #include "tests/base/temporary_folder.h"
 
 namespace ravnest::provider {
+
+inline constexpr Milliseconds kLong{20'000};
+
+inline void expect_equal(const engine::WeightMap& found, const engine::WeightMap& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (const auto& [name, tensor] : wanted) {
+    EXPECT_TRUE(at::equal(found.at(name), tensor)) << name;
+  }
+}
 
 // Layers with a tied weight, a skip over all stages, an in-place operator right behind a cut, a
 // batch norm and the loss.
@@ -84,15 +95,15 @@ inline graph::Program make_model(const std::string& text = kModel) {
   return engine::BoundProgram(program, std::move(weights)).snapshot();
 }
 
-inline planner::Plan make_plan(const graph::Program& program,
-                               const std::vector<std::size_t>& cuts) {
+inline planner::Plan make_plan(const graph::Program& program, const std::vector<std::size_t>& cuts,
+                               std::int64_t first_id = 0) {
   planner::Plan plan;
   const std::vector<graph::Stage> parts = graph::slice(program, cuts);
   std::set<std::string> homes;
   planner::Cluster cluster;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     planner::Machine machine;
-    machine.id = static_cast<std::int64_t>(k);
+    machine.id = first_id + static_cast<std::int64_t>(k);
     machine.address = "127.0.0.1:" + std::to_string(free_port());
     machine.ram_gb = 1;
     machine.mbps = 1000;
@@ -140,9 +151,9 @@ inline std::vector<Batch> make_batches(std::size_t count) {
 class TestCluster {
  public:
   explicit TestCluster(const std::vector<std::size_t>& cuts, ProviderOptions options = {},
-                       const std::string& model = kModel)
-      : program_(make_model(model)), options_(std::move(options)) {
-    package::write_plan(program_, make_plan(program_, cuts), folder_.path());
+                       const std::string& model = kModel, std::int64_t first_id = 0)
+      : program_(make_model(model)), options_(std::move(options)), first_id_(first_id) {
+    package::write_plan(program_, make_plan(program_, cuts, first_id), folder_.path());
     options_.node_data = folder_.path();
     if (!options_.make_rule) {
       options_.make_rule = [] {
@@ -155,7 +166,10 @@ class TestCluster {
   // In any order; the callbacks are those of the leaf.
   void start(std::size_t stage, ProviderCallbacks callbacks = {}) {
     ProviderOptions options = options_;
-    options.name = "node_" + std::to_string(stage);
+    options.name = name_of(stage);
+    if (adjust) {
+      adjust(options);
+    }
     if (stage + 1 == providers_.size()) {
       options.loss_file = folder_.path() / "losses.txt";
       options.accuracy_file = folder_.path() / "val_accuracies.txt";
@@ -168,9 +182,20 @@ class TestCluster {
       start(stage);
     }
   }
+  // What is different for some of them; by their name.
+  std::function<void(ProviderOptions&)> adjust;
   // As if the process was killed.
   void kill(std::size_t stage) { providers_[stage].reset(); }
 
+  std::string name_of(std::size_t stage) const {
+    return "node_" + std::to_string(first_id_ + static_cast<std::int64_t>(stage));
+  }
+  package::NodeConfig node(std::size_t stage) const {
+    return package::read_node(folder_.path(), name_of(stage));
+  }
+  transport::Peer peer(std::size_t stage) const {
+    return {.name = name_of(stage), .address = node(stage).address};
+  }
   Provider& root() { return *providers_[0]; }
   Provider& at(std::size_t stage) { return *providers_[stage]; }
   Provider& leaf() { return *providers_.back(); }
@@ -211,6 +236,7 @@ class TestCluster {
   TemporaryFolder folder_;
   graph::Program program_;
   ProviderOptions options_;
+  const std::int64_t first_id_;
   std::vector<std::unique_ptr<Provider>> providers_;
 };
 

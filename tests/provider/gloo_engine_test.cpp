@@ -124,8 +124,7 @@ TEST(GlooEngine, NamesWhoseValuesAreNotFinite) {
   ring[1].is_spoilt = true;
   ring.start_all();
   ring.offer_all();
-  EXPECT_TRUE(ring[0].abandoned.wait_for(
-      [](const std::string& why) { return why == "node_1 has values that are not finite"; }));
+  EXPECT_TRUE(ring[0].wait_for_notice("node_1 has values that are not finite"));
   ASSERT_TRUE(ring[0].wait_for_members(ring.names({0, 2})));
   ASSERT_TRUE(ring[2].wait_for_members(ring.names({0, 2})));
   EXPECT_TRUE(same_bits(ring[0].averages.entries().back().result.values,

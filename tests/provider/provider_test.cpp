@@ -1,9 +1,15 @@
 #include "ravnest/provider/provider.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <latch>
+#include <numeric>
+#include <optional>
 #include <thread>
 
 #include "ravnest/base/error.h"
@@ -13,8 +19,6 @@
 
 namespace ravnest::provider {
 namespace {
-
-constexpr Milliseconds kLong{20'000};
 
 // The same training in one process, with plain autograd.
 std::vector<double> losses_of_one_process(const graph::Program& program,
@@ -98,6 +102,11 @@ TEST(Asynchronous, LearnsWithDelaysWithinTheBound) {
     EXPECT_EQ(status.epoch, 3);
     EXPECT_EQ(status.loop.updates, 256U);
     EXPECT_LT(status.loop.max_delay, 2 * (cluster.size() - stage));
+    // Of every update, and none is later than the bound.
+    const auto& delays = status.loop.delays;
+    EXPECT_LE(delays.size(), 2 * (cluster.size() - stage));
+    EXPECT_EQ(std::accumulate(delays.begin(), delays.end(), std::uint64_t{0}), 256U);
+    EXPECT_EQ(status.loop.skipped, 0U);
   }
   EXPECT_EQ(cluster.leaf().status().loop.max_delay, 0U);
   cluster.close();
@@ -259,6 +268,59 @@ TEST(Provider, LearnsThroughANarrowCodec) {
   cluster.close();
   const auto losses = cluster.losses();
   EXPECT_LT(losses.back(), 0.8 * losses.front());
+}
+
+// How many threads libtorch has for a stage, as its loop sees it.
+int threads_of(const ProviderOptions& options) {
+  TestCluster cluster({2, 4}, options);
+  std::atomic<int> threads = 0;
+  ProviderCallbacks callbacks;
+  callbacks.on_learned = [&](const PassHeader&, const PassResult&) {
+    threads = at::get_num_threads();
+  };
+  cluster.start(2, callbacks);
+  cluster.start(1);
+  cluster.start(0);
+  cluster.train(make_batches(1));
+  cluster.end_training();
+  cluster.close();
+  return threads;
+}
+
+class Threads : public testing::Test {
+ protected:
+  Threads() { unsetenv("OMP_NUM_THREADS"); }
+  ~Threads() override {
+    if (before_) {
+      setenv("OMP_NUM_THREADS", before_->c_str(), 1);
+    } else {
+      unsetenv("OMP_NUM_THREADS");
+    }
+  }
+
+ private:
+  static std::optional<std::string> read() {
+    const char* given = std::getenv("OMP_NUM_THREADS");
+    return given == nullptr ? std::nullopt : std::optional<std::string>(given);
+  }
+  const std::optional<std::string> before_ = read();
+};
+
+TEST_F(Threads, AreTheCoresSharedAmongTheProvidersOfAMachine) {
+  const auto cores = std::max(1U, std::thread::hardware_concurrency());
+  EXPECT_EQ(threads_of({}), std::max(1, static_cast<int>(cores / 3)));
+}
+
+TEST_F(Threads, AreThoseThatWereAskedFor) {
+  setenv("OMP_NUM_THREADS", "7", 1);
+  EXPECT_EQ(threads_of({.threads = 3}), 3);
+}
+
+TEST_F(Threads, AreLeftToOpenMpWhereItsVariableIsSet) {
+  int of_a_new_thread = 0;
+  std::thread([&] { of_a_new_thread = at::get_num_threads(); }).join();
+  setenv("OMP_NUM_THREADS", std::to_string(of_a_new_thread).c_str(), 1);
+  EXPECT_EQ(threads_of({}), of_a_new_thread);
 }
 
 TEST(Provider, EndsWithTheErrorOfItsModel) {

@@ -27,7 +27,8 @@ using reduce::Contribution;
 using reduce::Task;
 using transport::TimePoint;
 
-constexpr std::size_t kPiece = std::size_t{16} << 20;  // floats
+// Floats; smaller pieces cost more than they hide.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
 
 std::vector<std::span<float>> in_pieces(std::span<float> values) {
   std::vector<std::span<float>> pieces;
