@@ -28,6 +28,12 @@ struct LetGo {
   MemberId provider;
   std::int64_t session = 0;
 };
+// Measure the links to these, while it has nothing else to do.
+struct MeasureLinks {
+  MemberId provider;
+  std::int64_t session = 0;
+  std::vector<MemberId> peers;
+};
 
 // The part of the pool that a plan may use.
 struct PoolEntry {
@@ -69,7 +75,7 @@ struct KeepCheckpoint {
 struct Release {
   MemberId provider;
   std::int64_t session = 0;
-  JobId job = 0;
+  JobId job = 0;  // 0: whichever it is
 };
 
 struct DropArtifact {
@@ -80,7 +86,7 @@ struct Tell {
   JobId job = 0;
 };
 
-using Action = std::variant<Welcome, CloseSession, LetGo, MakePlan, Assign, Start, KeepCheckpoint,
-                            Release, DropArtifact, Tell>;
+using Action = std::variant<Welcome, CloseSession, LetGo, MeasureLinks, MakePlan, Assign, Start,
+                            KeepCheckpoint, Release, DropArtifact, Tell>;
 
 }  // namespace ravnest::coordinator

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ravnest/base/error.h"
 #include "ravnest/trust/digest.h"
@@ -70,26 +71,32 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
 
 }  // namespace
 
-// An upload under way; its file has `received` bytes, which are in the hash.
-struct Artifacts::Upload {
+struct Upload {
   ~Upload() {
     if (fd >= 0) {
       ::close(fd);
     }
   }
 
-  std::mutex mutex;  // one part at a time
+  Hash name;
   fs::path path;
-  int fd = -1;
+  int fd = -1;  // -1: it was there whole
   std::int64_t size = 0;
-  std::int64_t received = 0;
-  bool is_synced = true;
+
+  std::mutex mutex;           // one part at a time; guards what follows
+  std::int64_t received = 0;  // bytes that the file has
+  std::int64_t hashed = 0;    // that are in the hash; the others were left by an earlier try
   trust::Sha256 hash;
 };
 
 Artifacts::Artifacts(fs::path folder, ArtifactsOptions options)
     : folder_(std::move(folder)), options_(options) {
   make_folder(folder_ / "parts");
+  for (const auto& entry : fs::directory_iterator(folder_ / "parts")) {
+    if (!is_hash(entry.path().filename().string())) {
+      fs::remove(entry.path());  // a copy that was cut off
+    }
+  }
   nbytes_ = size_of_folder(folder_) + size_of_folder(folder_ / "parts");
 }
 
@@ -112,68 +119,82 @@ bool Artifacts::has(std::string_view hash) const {
   return fs::is_regular_file(path_of(hash), error);
 }
 
-std::int64_t Artifacts::begin(std::string_view hash, std::int64_t size) {
-  const fs::path whole = path_of(hash);
+void Artifacts::check_size(std::string_view hash, std::int64_t size) const {
   if (size < 0 || size > options_.most_bytes) {
     throw_invalid("[coordinator] expected an artifact of up to ", options_.most_bytes,
                   " bytes, got ", size, ".");
   }
-  const Hash name(hash);
-  std::shared_ptr<Upload> upload;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (has(hash)) {
-      if (size_of(whole) != size) {
-        throw_invalid("[coordinator] expected artifact ", hash, " with ", size_of(whole),
-                      " bytes, got ", size, ".");
-      }
-      return size;
-    }
-    upload = find_upload(name, size);
-    if (size == 0) {
-      return finish(name, *upload);
-    }
+  if (has(hash) && size_of(path_of(hash)) != size) {
+    throw_invalid("[coordinator] expected artifact ", hash, " with ", size_of(path_of(hash)),
+                  " bytes, got ", size, ".");
   }
-  const std::scoped_lock lock(upload->mutex);
-  return upload->received;
 }
 
-// With mutex_ held, as those that follow.
-std::shared_ptr<Artifacts::Upload> Artifacts::find_upload(const Hash& hash, std::int64_t size) {
-  const auto found = uploads_.find(hash);
-  if (found != uploads_.end() && found->second->size == size) {
-    return found->second;
+std::int64_t Artifacts::received(std::string_view hash, std::int64_t size) const {
+  check_size(hash, size);
+  if (has(hash)) {
+    return size;
   }
-  if (found == uploads_.end() && uploads_.size() >= options_.most_uploads) {
+  const std::int64_t left = size_of(part_of(hash));
+  return left < size ? left : 0;  // as open_upload() takes it
+}
+
+std::int64_t Artifacts::received(Upload& upload) {
+  const std::scoped_lock lock(upload.mutex);
+  return upload.received;
+}
+
+std::shared_ptr<Upload> Artifacts::begin(std::string_view hash, std::int64_t size) {
+  const Hash name(hash);
+  const std::scoped_lock lock(mutex_);
+  check_size(hash, size);
+  if (const auto found = uploads_.find(name); found != uploads_.end()) {
+    if (auto upload = found->second.lock(); upload && !has(hash)) {
+      // Two that are not of one file would write into each other.
+      if (upload->size != size) {
+        throw_invalid("[coordinator] expected artifact ", hash, " with ", upload->size,
+                      " bytes, as it is being sent, got ", size, ".");
+      }
+      return upload;
+    }
+  }
+  std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
+  if (uploads_.size() >= options_.most_uploads) {
     throw Error(ErrorKind::kIo, concat("[coordinator] cannot take more than ",
                                        options_.most_uploads, " uploads at a time."));
   }
-  auto upload = open_upload(hash, size);
-  uploads_.insert_or_assign(hash, upload);
+  auto upload = open_upload(name, size);
+  if (upload->fd >= 0) {
+    uploads_.insert_or_assign(name, upload);
+    if (size == 0) {
+      finish(*upload);
+    }
+  }
   return upload;
 }
 
-// Takes up what an earlier try left.
-std::shared_ptr<Artifacts::Upload> Artifacts::open_upload(const Hash& hash, std::int64_t size) {
+// Takes up what an earlier try left. With mutex_ held.
+std::shared_ptr<Upload> Artifacts::open_upload(const Hash& hash, std::int64_t size) {
   auto upload = std::make_shared<Upload>();
+  upload->name = hash;
   upload->path = part_of(hash);
   upload->size = size;
+  if (has(hash)) {
+    upload->received = size;
+    return upload;
+  }
   upload->fd = ::open(upload->path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (upload->fd < 0) {
     throw_io("write", upload->path);
   }
   std::int64_t left = size_of(upload->path);
   if (left >= size) {  // not what is announced, or to be checked again: from the start
-    nbytes_ -= left;
-    left = 0;
     if (::ftruncate(upload->fd, 0) != 0) {
       throw_io("write", upload->path);
     }
+    nbytes_ -= std::exchange(left, 0);
   }
-  if (left > 0) {
-    upload->hash.add(Bytes::map_file(upload->path).view());
-    upload->received = left;
-  }
+  upload->received = left;
   return upload;
 }
 
@@ -183,78 +204,93 @@ void Artifacts::add_bytes(std::int64_t count) {
     throw Error(ErrorKind::kIo, concat("[coordinator] cannot keep more than ", options_.most_bytes,
                                        " bytes of artifacts."));
   }
+  std::error_code error;
+  const auto left = static_cast<std::int64_t>(fs::space(folder_, error).available);
+  if (count > 0 && !error && left - count < options_.free_bytes) {
+    throw Error(ErrorKind::kIo,
+                concat("[coordinator] cannot keep an artifact: the disk of ", folder_.string(),
+                       " has less than ", options_.free_bytes, " bytes left."));
+  }
   nbytes_ += count;
 }
 
-std::int64_t Artifacts::put(std::string_view hash, std::int64_t offset,
-                            std::span<const std::byte> part) {
-  const Hash name = path_of(hash).filename();
-  std::shared_ptr<Upload> upload;
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto found = uploads_.find(name);
-    if (found == uploads_.end()) {
-      throw_invalid("[coordinator] expected an upload that was begun, got a part of ", name, ".");
-    }
-    upload = found->second;
-  }
-  const std::scoped_lock lock(upload->mutex);
+std::int64_t Artifacts::put(Upload& upload, std::int64_t offset, std::span<const std::byte> part) {
+  const std::scoped_lock lock(upload.mutex);
   const auto size = static_cast<std::int64_t>(part.size());
-  if (offset != upload->received || size > upload->size - offset) {
-    throw_invalid("[coordinator] expected a part at ", upload->received, " of ", upload->size,
+  if (offset != upload.received || size > upload.size - offset) {
+    throw_invalid("[coordinator] expected a part at ", upload.received, " of ", upload.size,
                   " bytes, got ", size, " bytes at ", offset, ".");
+  }
+  if (upload.fd < 0 || part.empty()) {
+    return upload.received;  // it is there, or this is nothing
+  }
+  if (upload.hashed < upload.received) {
+    upload.hash.add(Bytes::map_file(upload.path).view());
+    upload.hashed = upload.received;
   }
   add_bytes(size);
   try {
-    write_all(upload->fd, part, upload->path);
+    write_all(upload.fd, part, upload.path);
   } catch (...) {
     // Some may have been written: the file is cut back to what is counted.
-    static_cast<void>(::ftruncate(upload->fd, upload->received));
+    static_cast<void>(::ftruncate(upload.fd, upload.received));
     add_bytes(-size);
     throw;
   }
-  upload->hash.add(part);
-  upload->received += size;
-  if (upload->received < upload->size) {
-    return upload->received;
+  upload.hash.add(part);
+  upload.received += size;
+  upload.hashed = upload.received;
+  if (upload.received < upload.size) {
+    return upload.received;
   }
   const std::scoped_lock all(mutex_);
-  return finish(name, *upload);
+  return finish(upload);
 }
 
-std::int64_t Artifacts::finish(const Hash& hash, Upload& upload) {
-  const std::shared_ptr<Upload> keep = uploads_.at(hash);
-  uploads_.erase(hash);
-  if (const std::string found = trust::to_hex(upload.hash.finish()); found != hash) {
+// With mutex_ held: from here on the next begin() opens another.
+std::int64_t Artifacts::finish(Upload& upload) {
+  uploads_.erase(upload.name);
+  if (const std::string found = trust::to_hex(upload.hash.finish()); found != upload.name) {
     ::unlink(upload.path.c_str());
     nbytes_ -= upload.received;
-    throw_invalid("[coordinator] expected bytes with the hash ", hash, ", got ", found, ".");
+    throw_invalid("[coordinator] expected bytes with the hash ", upload.name, ", got ", found, ".");
   }
-  if ((upload.is_synced && ::fsync(upload.fd) != 0) ||
-      ::rename(upload.path.c_str(), path_of(hash).c_str()) != 0) {
-    throw_io("write", path_of(hash));
+  if (::fsync(upload.fd) != 0) {
+    throw_io("write", upload.path);
   }
-  if (upload.is_synced) {
-    sync_folder(folder_);
-  }
+  place(upload.path, upload.name, upload.size);
+  sync_folder(folder_);
   return upload.size;
 }
 
 Hash Artifacts::put_file(const fs::path& file) {
-  const Bytes bytes =
-      size_of(file) == 0 ? Bytes() : Bytes::map_file(file);  // an empty file cannot be mapped
-  const Hash hash = trust::to_hex(trust::sha256(bytes.view()));
-  const auto size = static_cast<std::int64_t>(bytes.size());
-  if (const std::int64_t at = begin(hash, size); at < size) {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (const auto upload = uploads_.find(hash); upload != uploads_.end()) {
-        upload->second->is_synced = false;
-      }
-    }
-    put(hash, at, bytes.view().subspan(static_cast<std::size_t>(at)));
+  const Hash hash = trust::to_hex(trust::sha256_file(file));
+  if (has(hash)) {
+    return hash;
   }
+  // Beside the uploads, so that nobody who sends the same one is in the way.
+  const std::int64_t size = size_of(file);
+  add_bytes(size);
+  const fs::path copy = folder_ / "parts" / concat("copy-", ++copies_);
+  std::error_code error;
+  if (!fs::copy_file(file, copy, fs::copy_options::overwrite_existing, error)) {
+    add_bytes(-size);
+    throw Error(ErrorKind::kIo,
+                concat("[coordinator] cannot keep '", file.string(), "': ", error.message(), "."));
+  }
+  const std::scoped_lock lock(mutex_);
+  place(copy, hash, size);
   return hash;
+}
+
+// With mutex_ held. A file of that name has the same bytes, and is as good.
+void Artifacts::place(const fs::path& file, const Hash& hash, std::int64_t size) {
+  if (has(hash)) {
+    nbytes_ -= size;
+  }
+  if (::rename(file.c_str(), path_of(hash).c_str()) != 0) {
+    throw_io("write", path_of(hash));
+  }
 }
 
 void Artifacts::sync() const {
@@ -308,12 +344,16 @@ std::size_t Artifacts::sweep_folder(const fs::path& folder,
                                     std::chrono::seconds age) {
   const std::scoped_lock lock(mutex_);
   const auto limit = fs::file_time_type::clock::now() - age;
+  const auto is_sent = [&](const std::string& name) {
+    const auto upload = uploads_.find(name);
+    return upload != uploads_.end() && !upload->second.expired();
+  };
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     std::error_code error;
     if (entry.is_regular_file(error) && is_hash(name) && !references.contains(name) &&
-        !uploads_.contains(name) && entry.last_write_time(error) <= limit) {
+        !is_sent(name) && entry.last_write_time(error) <= limit) {
       old.push_back(entry.path());
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,13 +18,17 @@
 namespace ravnest::coordinator {
 
 struct ArtifactsOptions {
-  std::int64_t most_bytes = std::int64_t{1} << 40;  // of all together, parts included
-  std::size_t most_uploads = 1024;                  // at a time
+  std::int64_t most_bytes = std::int64_t{1} << 40;    // of all together, parts included
+  std::size_t most_uploads = 1024;                    // at a time
+  std::int64_t free_bytes = std::int64_t{512} << 20;  // left on the disk, for the log
 };
+
+// A file that is on its way, open for as long as somebody holds it.
+struct Upload;
 
 // Files that are called by their SHA-256, and by nothing else: Programs, sub-models, checkpoints,
 // results. One is there whole, synced and with the right hash, or not at all; what has come of an
-// upload so far stays, for the next try. Any thread; parts of one upload come one after the other.
+// upload so far stays, for the next try. Any thread.
 //
 // A hash that is none is std::invalid_argument; a full or failing disk is Error(kIo).
 class Artifacts {
@@ -36,10 +41,15 @@ class Artifacts {
   bool has(std::string_view hash) const;
   // Bytes that have come; all of them where it is there. An upload goes on from here. Throws
   // std::invalid_argument where it is there with another size.
-  std::int64_t begin(std::string_view hash, std::int64_t size);
-  // The next part, at what begin() or the last put() gave. The last part checks the hash: where it
-  // is another, the parts are gone and it throws std::invalid_argument.
-  std::int64_t put(std::string_view hash, std::int64_t offset, std::span<const std::byte> part);
+  std::int64_t received(std::string_view hash, std::int64_t size) const;
+  // To be held while parts come: who lets it go leaves what has come, and nothing else. Whoever
+  // begins the same one meanwhile shares it. Throws as received(), and Error where there are too
+  // many.
+  std::shared_ptr<Upload> begin(std::string_view hash, std::int64_t size);
+  static std::int64_t received(Upload& upload);
+  // The next part, at what received() or the last put() gave. The last part checks the hash: where
+  // it is another, the parts are gone and it throws std::invalid_argument.
+  std::int64_t put(Upload& upload, std::int64_t offset, std::span<const std::byte> part);
   // The whole of a file of ours. Safe from a crash of the machine after sync(): one for many.
   Hash put_file(const std::filesystem::path& file);
   void sync() const;
@@ -56,22 +66,22 @@ class Artifacts {
   std::int64_t nbytes() const;
 
  private:
-  struct Upload;
-
   std::filesystem::path path_of(std::string_view hash) const;  // checks it
   std::filesystem::path part_of(std::string_view hash) const;
+  void check_size(std::string_view hash, std::int64_t size) const;
   void add_bytes(std::int64_t count);
-  std::shared_ptr<Upload> find_upload(const Hash& hash, std::int64_t size);
-  std::int64_t finish(const Hash& hash, Upload& upload);
   std::shared_ptr<Upload> open_upload(const Hash& hash, std::int64_t size);
+  std::int64_t finish(Upload& upload);
+  void place(const std::filesystem::path& file, const Hash& hash, std::int64_t size);
   std::size_t sweep_folder(const std::filesystem::path& folder,
                            const std::map<Hash, std::int64_t>& references,
                            std::chrono::seconds age);
 
   const std::filesystem::path folder_;
   const ArtifactsOptions options_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<Hash, std::shared_ptr<Upload>> uploads_;
+  std::atomic<std::int64_t> copies_ = 0;  // for their names
+  mutable std::mutex mutex_;              // guards what follows
+  std::map<Hash, std::weak_ptr<Upload>> uploads_;
   std::int64_t nbytes_ = 0;
 };
 

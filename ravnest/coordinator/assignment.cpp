@@ -2,9 +2,7 @@
 
 namespace ravnest::coordinator {
 
-namespace {
-
-Peer peer_of(const State& state, const MemberId& id) {
+Peer find_peer(const State& state, const MemberId& id) {
   Peer peer{.provider = id};
   if (const auto member = state.durable.members.find(id); member != state.durable.members.end()) {
     peer.name = member->second.name;
@@ -16,7 +14,10 @@ Peer peer_of(const State& state, const MemberId& id) {
   return peer;
 }
 
-std::vector<ClusterLineup> lineups(const State& state, const Job& job) {
+namespace {
+
+// As `provider` has to reach them.
+std::vector<ClusterLineup> lineups(const State& state, const Job& job, const MemberId& provider) {
   std::vector<ClusterLineup> result;
   for (const Cluster& cluster : job.clusters) {
     ClusterLineup& lineup = result.emplace_back();
@@ -24,7 +25,8 @@ std::vector<ClusterLineup> lineups(const State& state, const Job& job) {
     lineup.shape = cluster.shape;
     lineup.epoch = cluster.epoch;
     for (const Place& place : cluster.places) {
-      lineup.stages.push_back(peer_of(state, place.provider));
+      Peer& peer = lineup.stages.emplace_back(find_peer(state, place.provider));
+      peer.is_relayed |= state.live.relayed.contains({provider, place.provider});
     }
   }
   return result;
@@ -49,13 +51,14 @@ std::optional<Assignment> make_assignment(const State& state, const MemberId& pr
                     .origin = cluster.places[stage].origin,
                     .stage = shape_of(job, cluster).stages[stage],
                     .options = job.options,
-                    .clusters = lineups(state, job)};
+                    .clusters = lineups(state, job, provider)};
   if (result.origin == Origin::kCheckpoint) {
     result.restore = job.restore;
   }
   if (const auto feed = state.live.feeds.find(seat.job);
       seat.stage == 0 && feed != state.live.feeds.end()) {
     result.feed = feed->second;
+    result.feed->is_relayed |= state.live.relayed.contains({provider, feed->second.requester});
   }
   return result;
 }

@@ -49,6 +49,9 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
+// What others must know to reach a provider.
+Peer find_peer(const State& state, const MemberId& id);
+
 // Of the state as it is now; nothing where the provider has no place.
 std::optional<Assignment> make_assignment(const State& state, const MemberId& provider);
 

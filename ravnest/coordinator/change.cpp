@@ -1,6 +1,7 @@
 #include "ravnest/coordinator/change.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "ravnest/base/error.h"
 #include "ravnest/coordinator/limits.h"
@@ -61,6 +62,7 @@ class Applying {
     durable_.jobs[change.job] = {.id = change.job,
                                  .requester = change.requester,
                                  .name = change.name,
+                                 .key = change.key,
                                  .program = change.program,
                                  .options = change.options,
                                  .submitted_at = change.at};
@@ -348,15 +350,17 @@ class Applying {
   }
 
   void keep_results(Job& job) {
-    const auto whole = std::ranges::find_if(job.clusters, [](const Cluster& cluster) {
-      return cluster.results.size() == cluster.places.size();
-    });
-    require(whole != job.clusters.end(), "a cluster with all results");
-    job.results = pieces(job, *whole, whole->results);
+    JobPlan kept{.id = job.plan->id};
+    for (const Cluster& cluster : job.clusters) {
+      if (has_result(cluster) && (job.results.empty() || !job.options.wants_one_result)) {
+        std::ranges::move(pieces(job, cluster, cluster.results), std::back_inserter(job.results));
+        kept.shapes.push_back(shape_of(job, cluster));
+      }
+    }
+    require(!job.results.empty(), "a cluster with all results");
     for (const Piece& piece : job.results) {
       add_reference(durable_, piece.artifact);
     }
-    JobPlan kept{.id = job.plan->id, .shapes = {shape_of(job, *whole)}};
     keep_files(job, std::move(kept));
     if (job.restore) {
       drop_references(durable_, job.restore->pieces, released);

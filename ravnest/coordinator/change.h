@@ -39,6 +39,7 @@ struct JobSubmitted {
   Hash program;
   JobOptions options;
   std::int64_t at = 0;
+  std::string key;
 };
 struct JobMoved {
   JobId job = 0;

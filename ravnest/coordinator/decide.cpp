@@ -158,6 +158,7 @@ void Deciding::finish_providers() {
     Provider& provider = found->second;
     state_.live.reports.erase(id);
     provider.let_go_by = Milliseconds{0};
+    provider.probe.clear();  // of before; there is another when its port is free
     if (provider.session == 0) {
       continue;
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "ravnest/base/table.h"
@@ -30,15 +31,29 @@ std::string Deciding::on(const SubmitJob& event) {
           "a member that is a requester");
   require(is_name(event.name), "a job's name of letters, digits, '.', '_' and '-'");
   require(is_hash(event.program), "the Program's SHA-256");
+  require(event.key.empty() || is_name(event.key), "a key of letters and digits");
   check_options(event.options);
+  if (const Job* known = find_submitted(event)) {
+    decision_.job = known->id;
+    return concat("Job ", known->id, " was submitted before.");
+  }
   make_room_for_job();
   const JobId id = durable_.last_job + 1;
-  change(JobSubmitted{id, event.requester, event.name, event.program, event.options, now_.wall});
+  change(JobSubmitted{id, event.requester, event.name, event.program, event.options, now_.wall,
+                      event.key});
   note(durable_.jobs.at(id), concat(member->second.name, " submitted it."));
   decision_.job = id;
   touched_.insert(id);
   settle();
   return concat("Job ", id, " is queued.");
+}
+
+// The one that this asks for once more.
+const Job* Deciding::find_submitted(const SubmitJob& event) const {
+  const auto found = std::ranges::find_if(durable_.jobs, [&](const auto& entry) {
+    return entry.second.requester == event.requester && entry.second.key == event.key;
+  });
+  return event.key.empty() || found == durable_.jobs.end() ? nullptr : &found->second;
 }
 
 void Deciding::make_room_for_job() {
@@ -85,7 +100,8 @@ std::string Deciding::on(const FeedOffered& event) {
   require(event.feed.address.size() <= kLongestAddress &&
               printable(event.feed.address) == event.feed.address,
           "a plain address");
-  state_.live.feeds[event.job] = event.feed;
+  Feed& feed = state_.live.feeds[event.job] = event.feed;
+  feed.requester = event.requester;
   touched_.insert(event.job);
   return concat("The requester of job ", event.job, " is there.");
 }
@@ -151,17 +167,19 @@ std::string Deciding::on(const PlanFailed& event) {
 void Deciding::check_plan(const PlanMade& event) const {
   std::size_t stages = 0;
   std::set<MemberId> seen;
-  require(!event.plan.shapes.empty() && event.lineup.size() == event.plan.shapes.size(),
-          "a plan with a line-up for each of its clusters");
-  for (std::size_t i = 0; i < event.lineup.size(); ++i) {
-    require(
-        !event.lineup[i].empty() && event.lineup[i].size() == event.plan.shapes[i].stages.size(),
-        "a plan with a provider for every stage");
-    stages += event.lineup[i].size();
-    for (const MemberId& provider : event.lineup[i]) {
+  require(!event.clusters.empty(), "a plan of a cluster or more");
+  for (const PlannedCluster& cluster : event.clusters) {
+    require(cluster.shape < event.plan.shapes.size() &&
+                cluster.providers.size() == event.plan.shapes[cluster.shape].stages.size(),
+            "a plan with a provider for every stage");
+    stages += cluster.providers.size();
+    for (const MemberId& provider : cluster.providers) {
       require(seen.insert(provider).second, "a plan that uses a provider once");
     }
-    for (const StageShape& stage : event.plan.shapes[i].stages) {
+  }
+  for (const ClusterShape& shape : event.plan.shapes) {
+    require(!shape.stages.empty(), "a plan of clusters with a stage or more");
+    for (const StageShape& stage : shape.stages) {
       require(is_hash(stage.sub_model), "a plan with a sub-model for every stage");
       require(std::ranges::all_of(stage.files, is_hash, &File::hash), "a plan with files by hash");
     }
@@ -200,22 +218,20 @@ void Deciding::adopt(Job& job, const PlanMade& event) {
     set_lineup(job, job.last_cluster + 1, static_cast<std::int64_t>(shape), lineup,
                restart_origins(job, lineup.size()));
   };
-  std::vector<std::size_t> later;
-  for (std::size_t i = 0; i < event.lineup.size(); ++i) {
-    const bool is_there = std::ranges::all_of(
-        event.lineup[i], [&](const MemberId& id) { return is_free(state_, id, now_); });
-    if (is_there) {
-      take(i, event.lineup[i]);
+  const auto is_here = [&](const MemberId& id) { return is_free(state_, id, now_); };
+  std::vector<const PlannedCluster*> later;
+  for (const PlannedCluster& cluster : event.clusters) {
+    if (std::ranges::all_of(cluster.providers, is_here)) {
+      take(cluster.shape, cluster.providers);
     } else {
-      later.push_back(i);
+      later.push_back(&cluster);
     }
   }
-  for (const std::size_t i : later) {
-    Lineup wanted = event.lineup[i];
-    std::ranges::replace_if(
-        wanted, [&](const MemberId& id) { return !is_free(state_, id, now_); }, MemberId());
-    if (const auto lineup = find_lineup(event.plan.shapes[i], wanted, {})) {
-      take(i, *lineup);
+  for (const PlannedCluster* cluster : later) {
+    Lineup wanted = cluster->providers;
+    std::ranges::replace_if(wanted, std::not_fn(is_here), MemberId());
+    if (const auto lineup = find_lineup(event.plan.shapes[cluster->shape], wanted, {})) {
+      take(cluster->shape, *lineup);
     }
   }
 }

@@ -35,6 +35,9 @@ std::string Deciding::on(const Enrol& event) {
   const Role role = token->second.role;
   change(MemberEnrolled{
       {.id = event.id, .name = event.name, .role = role, .enrolled_at = now_.wall}, event.token});
+  if (role == Role::kProvider) {
+    arrive();  // it measures itself, then it joins
+  }
   line(concat(event.name, " enrolled as a ", to_string(role), "."));
   return state_.live.lines.back().text;
 }
@@ -47,6 +50,7 @@ std::string Deciding::on(const RemoveMember& event) {
   }
   settle();
   state_.live.providers.erase(event.member);
+  forget_links(event.member);
   for (auto& [job, pool] : state_.live.tried) {
     pool.erase(event.member);
   }

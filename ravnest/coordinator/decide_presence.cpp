@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "ravnest/base/table.h"
 #include "ravnest/coordinator/deciding.h"
@@ -49,6 +48,12 @@ std::string Deciding::on(const Tick& /*event*/) {
         provider.banned_until > state_.live.ticked && provider.banned_until <= now_.steady;
   }
   state_.live.ticked = now_.steady;
+  const auto& arrivals = state_.live.arrivals;
+  const bool have_gathered = arrivals && (now_.steady - arrivals->last >= kGatherTime ||
+                                          now_.steady - arrivals->first >= kLongestGather);
+  if (have_gathered) {
+    state_.live.arrivals.reset();
+  }
   touched_.merge(state_.live.stale);
   state_.live.stale.clear();
   for (const MemberId& id : changed) {
@@ -63,7 +68,7 @@ std::string Deciding::on(const Tick& /*event*/) {
   for (const Hash& hash : expired) {
     change(TokenDropped{hash});
   }
-  if (!changed.empty() || is_ban_over) {
+  if (!changed.empty() || is_ban_over || have_gathered) {
     settle();
   }
   return changed.empty() ? "Nothing is overdue."
@@ -91,21 +96,13 @@ void Deciding::check_join(const Join& event) const {
   require(event.is_relayed || !event.address.empty(), "an address for peers, or links by relay");
   require(event.address.size() <= kLongestAddress && printable(event.address) == event.address,
           "a plain address");
-  const Measurements& measured = event.measured;
-  const auto is_sane = [](double number, double most) {
-    return std::isfinite(number) && number >= 0.0 && number <= most;
-  };
-  require(is_sane(measured.ram_gb, 1e6) && measured.ram_gb > 0.0, "RAM of up to 1e6 GB");
-  require(is_sane(measured.gflops, 1e9), "a speed of up to 1e9 GFLOP/s");
-  require(is_sane(measured.mbps, 1e9) && measured.mbps > 0.0, "a bandwidth of up to 1e9 Mbps");
-  require(is_sane(measured.latency_ms, 1e6), "a latency of up to 1e6 ms");
-  require(measured.threads >= 1 && measured.threads <= 1'000'000, "1 to 1e6 threads");
-  require(measured.links.size() <= kMostLinks, "fewer links");
-  for (const auto& [peer, link] : measured.links) {
-    require(durable_.members.contains(peer), "links to members");
-    require(is_sane(link.mbps, 1e9) && link.mbps > 0.0 && is_sane(link.latency_ms, 1e6),
-            "links with a bandwidth and a latency");
-  }
+  check_measured(event.measured);
+  check_links(event.provider, event.measured.links);
+}
+
+void Deciding::arrive() {
+  auto& arrivals = state_.live.arrivals;
+  arrivals = {.first = arrivals ? arrivals->first : now_.steady, .last = now_.steady};
 }
 
 std::string Deciding::on(const Join& event) {
@@ -126,7 +123,14 @@ std::string Deciding::on(const Join& event) {
   provider.session = durable_.boot * 1'000'000'000 + ++state_.live.last_session;
   provider.address = event.address;
   provider.is_relayed = event.is_relayed;
-  provider.measured = event.measured;
+  Measurements measured = event.measured;
+  if (!keeps) {
+    forget_links(event.provider);       // it may be elsewhere now
+  } else if (measured.links.empty()) {  // they are told of once
+    measured.links = std::move(provider.measured.links);
+  }
+  provider.measured = std::move(measured);
+  provider.probe.clear();
   provider.heard = now_.steady;
   provider.is_leaving = false;
   provider.let_go_by = Milliseconds{0};
@@ -134,6 +138,14 @@ std::string Deciding::on(const Join& event) {
   act(Welcome{event.provider, provider.session});
   for (auto& [job, pool] : state_.live.tried) {
     pool.erase(event.provider);
+  }
+  if (!keeps) {
+    arrive();
+    const auto is_its = [&](const auto& link) {
+      return link.first == event.provider || link.second == event.provider;
+    };
+    std::erase_if(state_.live.relayed, is_its);
+    std::erase_if(state_.live.unreached, [&](const auto& entry) { return is_its(entry.first); });
   }
   line(concat(name, keeps ? " is back, and has its stage still." : " joined."));
   if (keeps) {
@@ -227,6 +239,8 @@ void Deciding::lose(const MemberId& id, const std::string& why) {
   }
   provider.presence = Presence::kLost;
   provider.session = 0;
+  provider.probe.clear();
+  forget_links(id);
   provider.reserved = 0;
   provider.is_leaving = false;
   provider.let_go_by = Milliseconds{0};

@@ -58,8 +58,8 @@ void Deciding::start(Job& job, Cluster& cluster) {
 std::string Deciding::on(const StageReport& event) {
   const Report& report = event.report;
   for (const double number :
-       {report.loss, report.samples_per_second, report.delay, report.send_mbps, report.receive_mbps,
-        report.computing, report.waiting, report.sending}) {
+       {report.loss, report.accuracy, report.samples_per_second, report.delay, report.send_mbps,
+        report.receive_mbps, report.computing, report.waiting, report.sending}) {
     require(std::isfinite(number), "a report of finite numbers");
   }
   require(report.version >= 0 && report.version <= kLargestNumber && report.memory_bytes >= 0 &&
@@ -70,7 +70,9 @@ std::string Deciding::on(const StageReport& event) {
   if (event.from.stage + 1 == static_cast<std::int64_t>(cluster->places.size()) &&
       cluster->id == job->clusters.front().id) {
     auto& curve = state_.live.curves[job->id];
-    curve.push_back({report.version, report.loss});
+    // The same version again, or one that was lost with a provider: the newest word counts.
+    std::erase_if(curve, [&](const CurvePoint& point) { return point.version >= report.version; });
+    curve.push_back({report.version, report.loss, report.accuracy});
     if (curve.size() > kMostCurvePoints) {
       for (std::size_t i = 0; i < curve.size() / 2; ++i) {
         curve[i] = curve[2 * i + 1];
@@ -158,15 +160,73 @@ std::string Deciding::on(const StageResult& event) {
   const auto [job, cluster] = check_stage(event.from);
   require(cluster->is_running, "the result of a cluster that trains");
   change(ResultKept{job->id, cluster->id, event.from.stage, event.artifact});
-  if (cluster->results.size() == cluster->places.size()) {
-    const std::string reason =
-        concat("It is done: every stage of cluster ", cluster->id, " gave its weights.");
-    end(*job, Phase::kDone, reason);
+  if (end_with_results(*job)) {
     settle();
-    return reason;
+    return job->reason;
   }
   update_phase(*job, "Training is over; final weights arrive.");
   return concat("The weights of ", place_name(event.from.cluster, event.from.stage), " are kept.");
+}
+
+// False where there is something to wait for. A cluster that does not train any more gives nothing.
+bool Deciding::end_with_results(Job& job) {
+  const auto whole = std::ranges::find_if(job.clusters, has_result);
+  const bool is_awaited = std::ranges::any_of(job.clusters, [&](const Cluster& each) {
+    return !job.options.wants_one_result && each.is_running && !has_result(each);
+  });
+  if (whole == job.clusters.end() || is_awaited) {
+    return false;
+  }
+  end(job, Phase::kDone,
+      concat("It is done: every stage of cluster ", whole->id, " gave its weights."));
+  return true;
+}
+
+// Whether somebody could answer there: a stage that is ready, or the requester.
+bool Deciding::is_listening(const Job& job, const MemberId& id) const {
+  const auto feed = state_.live.feeds.find(job.id);
+  if (feed != state_.live.feeds.end() && feed->second.requester == id) {
+    return true;
+  }
+  const Seat* seat = find_seat(id);
+  if (seat == nullptr || seat->job != job.id ||
+      state_.live.providers.at(id).presence != Presence::kPresent) {
+    return false;
+  }
+  const auto ready = state_.live.ready.find({job.id, seat->cluster});
+  return find_cluster(job, seat->cluster)->is_running ||
+         (ready != state_.live.ready.end() && ready->second.contains(seat->stage));
+}
+
+std::string Deciding::on(const StageUnreached& event) {
+  const Job& job = *check_stage(event.from).first;
+  const MemberId& from = event.from.provider;
+  const std::string sentence = concat(name_of(from), " does not reach ", name_of(event.peer), " (",
+                                      event.reason.substr(0, kLongestText / 2), ")");
+  auto& unreached = state_.live.unreached;
+  const std::pair link(from, event.peer);
+  if (!is_listening(job, event.peer)) {
+    unreached.erase(link);
+    return concat(sentence, ", which is not ready yet, or gone.");
+  }
+  if (state_.live.relayed.contains(link)) {
+    return concat(sentence, "; the relay carries that link already.");
+  }
+  Span& span = unreached.try_emplace(link, Span{now_.steady, now_.steady}).first->second;
+  if (now_.steady - span.last >= kLostAfter) {
+    span.first = now_.steady;  // in between it was reached
+  }
+  span.last = now_.steady;
+  if (span.last - span.first < kRelayAfter) {
+    return concat(sentence, ".");
+  }
+  require(state_.live.relayed.size() < kMostMembers, "fewer links through the relay");
+  unreached.erase(link);
+  state_.live.relayed.insert(link);
+  note(durable_.jobs.at(job.id),
+       concat(sentence, ": that link goes through the server's relay now."));
+  assign({event.from.job, event.from.cluster, event.from.stage});
+  return concat(sentence, ".");
 }
 
 std::string Deciding::on(const StageFailed& event) {

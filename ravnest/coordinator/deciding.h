@@ -28,6 +28,8 @@ class Deciding {
   std::string on(const Beat& event);
   std::string on(const Closed& event);
   std::string on(const Leave& event);
+  std::string on(const Measurable& event);
+  std::string on(const LinksMeasured& event);
   std::string on(const PauseProvider& event);
   std::string on(const ResumeProvider& event);
   std::string on(const SubmitJob& event);
@@ -42,6 +44,7 @@ class Deciding {
   std::string on(const StageCheckpoint& event);
   std::string on(const StageResult& event);
   std::string on(const StageFailed& event);
+  std::string on(const StageUnreached& event);
 
   Decision finish(std::string reason);
   Decision refuse(std::string reason);
@@ -75,14 +78,23 @@ class Deciding {
   // decide_presence.cpp
   Provider& with_session(const MemberId& id, std::int64_t session);
   void check_join(const Join& event) const;
+  void arrive();
   void lose(const MemberId& id, const std::string& why);
   void tick_provider(const MemberId& id, Provider& provider);
   void part(const MemberId& id, const std::string& why);
   void strike(const MemberId& id);
 
+  // decide_links.cpp
+  static void check_measured(const Measurements& measured);
+  void check_links(const MemberId& own, const std::map<MemberId, planner::Link>& links) const;
+  bool may_measure(const MemberId& id) const;
+  std::vector<MemberId> unmeasured_peers(const MemberId& id) const;
+  void forget_links(const MemberId& id);
+
   // decide_jobs.cpp
   void check_options(const JobOptions& options) const;
   Job& job_of(JobId id, const MemberId& by);
+  const Job* find_submitted(const SubmitJob& event) const;
   void make_room_for_job();
   void end(Job& job, Phase phase, const std::string& reason);
   Job& planned_job(JobId id, Epoch epoch);
@@ -96,6 +108,8 @@ class Deciding {
   bool may_move_restore(const Job& job) const;
   void move_restore(Job& job);
   void hand_over(Job& job, ClusterId cluster);
+  bool end_with_results(Job& job);
+  bool is_listening(const Job& job, const MemberId& id) const;
 
   // settle.cpp: what follows from who is there and what has to be done.
   void settle();

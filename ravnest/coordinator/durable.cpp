@@ -113,6 +113,8 @@ const ClusterShape& shape_of(const Job& job, const Cluster& cluster) {
   return job.plan->shapes[static_cast<std::size_t>(cluster.shape)];
 }
 
+bool has_result(const Cluster& cluster) { return cluster.results.size() == cluster.places.size(); }
+
 std::string_view to_string(Phase phase) {
   switch (phase) {
     case Phase::kQueued:

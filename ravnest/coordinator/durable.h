@@ -50,6 +50,9 @@ struct JobOptions {
   std::int64_t batch = 0;            // 0: that of the capture
   std::string optimizer = "adam";
   std::string training;  // what providers make of the rest; not looked into here
+  // Those of one cluster are the job's result. Else every cluster that trains is waited for, and
+  // what each gave is kept.
+  bool wants_one_result = true;
 
   bool operator==(const JobOptions&) const = default;
 };
@@ -158,7 +161,8 @@ struct Job {
   JobId id = 0;
   MemberId requester;
   std::string name;
-  Hash program;  // empty once the job has ended
+  std::string key;  // by which its requester asks for it again; empty: it does not
+  Hash program;     // empty once the job has ended
   JobOptions options;
   std::int64_t submitted_at = 0;
   std::int64_t ended_at = 0;
@@ -211,6 +215,7 @@ const Job* find_job(const Durable& durable, JobId id);
 Cluster* find_cluster(Job& job, ClusterId id);
 const Cluster* find_cluster(const Job& job, ClusterId id);
 const ClusterShape& shape_of(const Job& job, const Cluster& cluster);
+bool has_result(const Cluster& cluster);  // every stage gave its weights
 
 // Words for people, JSON and metrics: "preparing".
 std::string_view to_string(Phase phase);

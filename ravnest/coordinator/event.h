@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,6 +55,18 @@ struct Leave {
   MemberId provider;
   std::int64_t session = 0;
 };
+// Peers that know this secret may measure their links to it, until it is given a stage.
+struct Measurable {
+  MemberId provider;
+  std::int64_t session = 0;
+  std::string probe;
+};
+// It has measured these.
+struct LinksMeasured {
+  MemberId provider;
+  std::int64_t session = 0;
+  std::map<MemberId, planner::Link> links;
+};
 // The owner of the machine wants it back, or lends it again.
 struct PauseProvider {
   MemberId provider;
@@ -66,6 +80,8 @@ struct SubmitJob {
   std::string name;
   Hash program;  // is among the artifacts
   JobOptions options;
+  // The same once more is the same job: its requester did not hear the answer. Empty: none is.
+  std::string key;
 };
 // By the requester; empty: by the server's owner.
 struct CancelJob {
@@ -87,12 +103,18 @@ struct FeedGone {
   MemberId requester;
 };
 
+struct PlannedCluster {
+  std::size_t shape = 0;            // index into the plan's: clusters that are cut alike share one
+  std::vector<MemberId> providers;  // by stage
+
+  bool operator==(const PlannedCluster&) const = default;
+};
 // The answers to MakePlan.
 struct PlanMade {
   JobId job = 0;
   Epoch epoch = 0;
   JobPlan plan;
-  std::vector<std::vector<MemberId>> lineup;  // by shape and stage
+  std::vector<PlannedCluster> clusters;
 };
 struct PlanFailed {
   JobId job = 0;
@@ -136,9 +158,17 @@ struct StageFailed {
   bool is_final = false;   // nobody else would fare better
 };
 
-using Event = std::variant<Boot, Tick, MakeToken, Enrol, RemoveMember, Join, Beat, Closed, Leave,
-                           PauseProvider, ResumeProvider, SubmitJob, CancelJob, ForgetJob,
-                           FeedOffered, FeedGone, PlanMade, PlanFailed, StageReady, StageReport,
-                           StageCheckpoint, StageResult, StageFailed>;
+// A peer of its line-up, or the requester, did not answer it just now.
+struct StageUnreached {
+  FromStage from;
+  MemberId peer;
+  std::string reason;
+};
+
+using Event =
+    std::variant<Boot, Tick, MakeToken, Enrol, RemoveMember, Join, Beat, Closed, Leave, Measurable,
+                 LinksMeasured, PauseProvider, ResumeProvider, SubmitJob, CancelJob, ForgetJob,
+                 FeedOffered, FeedGone, PlanMade, PlanFailed, StageReady, StageReport,
+                 StageCheckpoint, StageResult, StageFailed, StageUnreached>;
 
 }  // namespace ravnest::coordinator

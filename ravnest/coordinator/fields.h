@@ -42,6 +42,7 @@ void fields(Visit& visit, T& of) {
   visit("batch", of.batch);
   visit("optimizer", of.optimizer);
   visit("training", of.training);
+  visit("wants_one_result", of.wants_one_result);
 }
 
 template <typename Visit, Is<File> T>
@@ -115,6 +116,7 @@ void fields(Visit& visit, T& of) {
   visit("id", of.id);
   visit("requester", of.requester);
   visit("name", of.name);
+  visit("key", of.key);
   visit("program", of.program);
   visit("options", of.options);
   visit("submitted_at", of.submitted_at);
@@ -206,6 +208,7 @@ void fields(Visit& visit, T& of) {
   visit("program", of.program);
   visit("options", of.options);
   visit("at", of.at);
+  visit("key", of.key);
 }
 
 template <typename Visit, Is<JobMoved> T>

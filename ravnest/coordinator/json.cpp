@@ -1,226 +1,18 @@
 #include "ravnest/coordinator/json.h"
 
-#include <cstdint>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
-
-#include "ravnest/base/error.h"
 #include "ravnest/base/json_text.h"
+#include "ravnest/coordinator/field_json.h"
 #include "ravnest/coordinator/fields.h"
-#include "ravnest/coordinator/limits.h"
 
 namespace ravnest::coordinator {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kDeepest = 16;
 
-// Writing ----------------------------------------------------------------------------------------
+}  // namespace
 
-struct Writer {
-  Json object = Json::object();
-
-  template <typename T>
-  void operator()(const char* key, const T& value) {
-    object[key] = write(value);
-  }
-
-  static Json write(const std::string& value) { return value; }
-  static Json write(std::int64_t value) { return value; }
-  static Json write(bool value) { return value; }
-
-  template <typename T>
-    requires std::is_enum_v<T>
-  static Json write(T value) {
-    return std::string(to_string(value));
-  }
-
-  template <typename T>
-  static Json write(const std::vector<T>& values) {
-    Json list = Json::array();
-    for (const T& value : values) {
-      list.push_back(write(value));
-    }
-    return list;
-  }
-
-  // As pairs: keys may be numbers.
-  template <typename Key, typename T>
-  static Json write(const std::map<Key, T>& values) {
-    Json list = Json::array();
-    for (const auto& [key, value] : values) {
-      list.push_back(Json::array({write(key), write(value)}));
-    }
-    return list;
-  }
-
-  template <typename T>
-  static Json write(const std::optional<T>& value) {
-    return value ? write(*value) : Json();
-  }
-
-  template <typename T>
-    requires std::is_class_v<T>
-  static Json write(const T& value) {
-    Writer writer;
-    fields(writer, value);
-    return std::move(writer.object);
-  }
-};
-
-// Reading ----------------------------------------------------------------------------------------
-
-[[noreturn]] void refuse(const std::string& where, const char* expected) {
-  throw_invalid("[coordinator] expected ", expected, " at '", where, "', got something else.");
-}
-
-template <typename T>
-void read(const Json& json, const std::string& where, T& value);
-
-template <typename T>
-void read_enum(const Json& json, const std::string& where, int last, T& value) {
-  if (json.is_string()) {
-    for (int i = 0; i <= last; ++i) {
-      if (json.get_ref<const std::string&>() == to_string(static_cast<T>(i))) {
-        value = static_cast<T>(i);
-        return;
-      }
-    }
-  }
-  refuse(where, "a known word");
-}
-
-void read_one(const Json& json, const std::string& where, std::string& value) {
-  if (!json.is_string()) {
-    refuse(where, "text");
-  }
-  value = json.get<std::string>();
-}
-
-void read_one(const Json& json, const std::string& where, std::int64_t& value) {
-  if (!json.is_number_integer() ||
-      (json.is_number_unsigned() &&
-       json.get<std::uint64_t>() > static_cast<std::uint64_t>(kLargestNumber)) ||
-      (!json.is_number_unsigned() && json.get<std::int64_t>() < -kLargestNumber)) {
-    refuse(where, "an integer of at most 10^15");
-  }
-  value = json.get<std::int64_t>();
-}
-
-void read_one(const Json& json, const std::string& where, bool& value) {
-  if (!json.is_boolean()) {
-    refuse(where, "true or false");
-  }
-  value = json.get<bool>();
-}
-
-void read_one(const Json& json, const std::string& where, Role& value) {
-  read_enum(json, where, static_cast<int>(Role::kRequester), value);
-}
-
-void read_one(const Json& json, const std::string& where, Origin& value) {
-  read_enum(json, where, static_cast<int>(Origin::kCheckpoint), value);
-}
-
-void read_one(const Json& json, const std::string& where, Phase& value) {
-  read_enum(json, where, static_cast<int>(Phase::kCancelled), value);
-}
-
-template <typename T>
-void read_one(const Json& json, const std::string& where, std::vector<T>& values) {
-  if (!json.is_array()) {
-    refuse(where, "a list");
-  }
-  for (const Json& item : json) {
-    read(item, where, values.emplace_back());
-  }
-}
-
-template <typename Key, typename T>
-void read_one(const Json& json, const std::string& where, std::map<Key, T>& values) {
-  if (!json.is_array()) {
-    refuse(where, "a list of pairs");
-  }
-  for (const Json& item : json) {
-    Key key{};
-    if (!item.is_array() || item.size() != 2) {
-      refuse(where, "a pair");
-    }
-    read(item[0], where, key);
-    const auto [place, is_new] = values.emplace(key, T{});
-    if (!is_new) {
-      refuse(where, "each key once");
-    }
-    read(item[1], where, place->second);
-  }
-}
-
-template <typename T>
-void read_one(const Json& json, const std::string& where, std::optional<T>& value) {
-  if (!json.is_null()) {
-    read(json, where, value.emplace());
-  }
-}
-
-struct Reader {
-  const Json& object;
-  const std::string& where;
-  std::size_t count = 0;
-
-  template <typename T>
-  void operator()(const char* key, T& value) {
-    const auto found = object.find(key);
-    if (found == object.end()) {
-      refuse(where + "." + key, "a value");
-    }
-    read(*found, where + "." + key, value);
-    ++count;
-  }
-};
-
-// With `extra` keys that were read elsewhere.
-template <typename T>
-void read_object(const Json& json, const std::string& where, std::size_t extra, T& value) {
-  if (!json.is_object()) {
-    refuse(where, "an object");
-  }
-  Reader reader{json, where};
-  fields(reader, value);
-  if (reader.count + extra != json.size()) {
-    refuse(where, "no other keys");
-  }
-}
-
-template <typename T>
-concept HasFields = requires(Reader& reader, T& value) { fields(reader, value); };
-
-template <typename T>
-void read(const Json& json, const std::string& where, T& value) {
-  if constexpr (HasFields<T>) {
-    read_object(json, where, 0, value);
-  } else {
-    read_one(json, where, value);
-  }
-}
-
-template <std::size_t Index = 0>
-Change read_change(const Json& json, std::string_view name, const std::string& where) {
-  if constexpr (Index < std::variant_size_v<Change>) {
-    if (name != kChangeNames[Index]) {
-      return read_change<Index + 1>(json, name, where);
-    }
-    std::variant_alternative_t<Index, Change> change;
-    read_object(json, where, 1, change);
-    return change;
-  } else {
-    refuse(where, "a known change");
-  }
-}
-
-Json parse(std::string_view text) {
+Json parse_json(std::string_view text) {
   if (is_deeper_than(text, kDeepest)) {
     throw_invalid("[coordinator] expected JSON of at most ", kDeepest, " levels, got more.");
   }
@@ -231,32 +23,23 @@ Json parse(std::string_view text) {
   return json;
 }
 
-}  // namespace
-
 std::string to_json(std::span<const Change> changes) {
   Json list = Json::array();
   for (const Change& change : changes) {
-    Json object = std::visit([](const auto& each) { return Writer::write(each); }, change);
-    object["change"] = kChangeNames[change.index()];
-    list.push_back(std::move(object));
+    list.push_back(write_variant(change, kChangeNames, "change"));
   }
   return list.dump();
 }
 
 std::vector<Change> read_changes(std::string_view text) {
-  const Json json = parse(text);
+  const Json json = parse_json(text);
   if (!json.is_array()) {
     refuse("changes", "a list");
   }
   std::vector<Change> changes;
   for (const Json& item : json) {
     const std::string where = concat("changes[", changes.size(), "]");
-    std::string name;
-    if (!item.is_object() || !item.contains("change")) {
-      refuse(where, "a change");
-    }
-    read(item["change"], where, name);
-    changes.push_back(read_change(item, name, where));
+    changes.push_back(read_variant<Change>(item, kChangeNames, "change", where));
   }
   return changes;
 }
@@ -265,7 +48,7 @@ std::string to_json(const Durable& durable) { return Writer::write(durable).dump
 
 Durable read_durable(std::string_view text) {
   Durable durable;
-  read(parse(text), "state", durable);
+  read(parse_json(text), "state", durable);
   derive(durable);
   return durable;
 }

@@ -18,6 +18,7 @@ inline constexpr std::size_t kMostStages = 4096;  // of a plan, in all clusters
 inline constexpr std::size_t kMostPending = 4;    // checkpoints under way, of a cluster
 inline constexpr std::size_t kMostCurvePoints = 1024;  // of a job; then every second one goes
 inline constexpr std::size_t kMostLinks = 64;          // that a provider tells of
+inline constexpr std::size_t kMostNeighbours = 16;     // that it is to measure at a time
 inline constexpr std::size_t kLongestName = 64;
 inline constexpr std::size_t kLongestId = 64;
 inline constexpr std::size_t kLongestAddress = 256;
@@ -28,8 +29,16 @@ inline constexpr std::int64_t kLargestNumber = 1'000'000'000'000'000;  // exact 
 // No word for so long: shown as silent; lost.
 inline constexpr Milliseconds kSilentAfter{2000};
 inline constexpr Milliseconds kLostAfter{5000};
-// A server that was started again waits so long for those who held a stage.
-inline constexpr Milliseconds kReturnTime{15'000};
+// A server that was started again waits so long for those who held a stage: those who live try
+// again at least every other second.
+inline constexpr Milliseconds kReturnTime{8000};
+// Whoever comes with others is planned with them: a job's first plan waits until nobody has come
+// for so long, and no longer than that in all.
+inline constexpr Milliseconds kGatherTime{1000};
+inline constexpr Milliseconds kLongestGather{5000};
+// A stage that does not reach a peer for so long, while that one is there and ready, goes through
+// the server's relay. Long enough for a process to be started anew.
+inline constexpr Milliseconds kRelayAfter{10'000};
 // From the wish to leave or pause to being let go, whatever the hand-over does.
 inline constexpr Milliseconds kHandOverTime{10'000};
 // The third strike, and every one after it, bans; twice as long each time.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ravnest/base/error.h"
+#include "ravnest/coordinator/shapes.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/package/package.h"
 #include "ravnest/planner/plan.h"
@@ -116,19 +117,23 @@ StageShape put_stage(const planner::Stage& stage, const fs::path& node_data,
 
 PlanMade put_plan(const MakePlan& ask, const graph::Program& program, const planner::Plan& plan,
                   Artifacts& artifacts, const fs::path& scratch) {
-  const planner::Plan places = with_places(plan);
+  const Shapes shapes = find_shapes(plan);
   const Scratch folder(scratch / concat("plan-", ask.job, "-", ask.epoch));
-  package::write_plan(program, places, folder.path());
+  package::write_plan(program, with_places(shapes.plan), folder.path());
   PlanMade made{.job = ask.job, .epoch = ask.epoch};
   std::size_t number = 0;
-  for (const planner::Cluster& cluster : plan.clusters) {
+  for (const planner::Cluster& cluster : shapes.plan.clusters) {
     ClusterShape& shape = made.plan.shapes.emplace_back();
-    auto& lineup = made.lineup.emplace_back();
     for (const planner::Stage& stage : cluster.stages) {
       const auto node = package::read_node(folder.path(), concat("node_", number++));
       made.plan.id = node.plan;
       shape.stages.push_back(put_stage(stage, folder.path(), node, artifacts));
-      lineup.push_back(ask.pool[stage.machine].provider);
+    }
+  }
+  for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
+    auto& cluster = made.clusters.emplace_back(PlannedCluster{.shape = shapes.by_cluster[c]});
+    for (const planner::Stage& stage : plan.clusters[c].stages) {
+      cluster.providers.push_back(ask.pool[stage.machine].provider);
     }
   }
   artifacts.sync();
@@ -151,10 +156,8 @@ PlanAnswer plan_job(const MakePlan& ask, Artifacts& artifacts, const PlanJobOpti
   planner::Plan plan;
   try {
     plan = planner::make_plan(program, machines_of(ask.pool), options_of(ask, options));
-  } catch (const std::invalid_argument& error) {
+  } catch (const std::logic_error& error) {  // another pool may do, also where the bug is ours
     return failed(error, false);
-  } catch (const std::logic_error& error) {  // a bug of ours ends this job, not the server
-    return failed(error, true);
   }
   try {
     return put_plan(ask, program, plan, artifacts, options.scratch);

@@ -20,6 +20,9 @@ void Deciding::settle() {
 }
 
 void Deciding::settle_job(Job& job) {
+  if (end_with_results(job)) {
+    return;
+  }
   std::vector<ClusterId> broken;
   for (const Cluster& cluster : job.clusters) {
     if (std::ranges::any_of(cluster.places,
@@ -256,6 +259,12 @@ void Deciding::begin(Job& job) {
   }
   const auto tried = state_.live.tried.find(job.id);
   if (tried != state_.live.tried.end() && std::ranges::includes(tried->second, free)) {
+    return;
+  }
+  const auto most = static_cast<std::size_t>(job.options.most_providers);
+  if (!job.plan && state_.live.arrivals && (most == 0 || free.size() < most)) {
+    wait(job, concat("Providers are still coming, ", free.size(),
+                     " so far: they are planned with together."));
     return;
   }
   if (!job.clusters.empty() && fill(job, job.clusters.front())) {

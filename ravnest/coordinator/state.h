@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -45,6 +46,9 @@ struct Provider {
   std::string address;       // for peers
   bool is_relayed = false;   // accepts no connection: links go through the server
   Measurements measured;
+  // By which peers may measure their link to it, at its address, while it holds no stage: 32 digits
+  // that members alone are told. Empty: they may not just now.
+  std::string probe;
   Milliseconds heard{0};
   JobId reserved = 0;  // for the job that is being planned
   bool is_leaving = false;
@@ -59,6 +63,7 @@ struct Provider {
 struct Report {
   std::int64_t version = 0;  // updates so far
   double loss = 0.0;         // of the leaf
+  double accuracy = -1.0;    // in percent, of the last validation; -1: there was none
   double samples_per_second = 0.0;
   double delay = 0.0;
   std::int64_t memory_bytes = 0;
@@ -74,16 +79,26 @@ struct Report {
 struct CurvePoint {
   std::int64_t version = 0;
   double loss = 0.0;
+  double accuracy = -1.0;
 
   bool operator==(const CurvePoint&) const = default;
 };
 
 // Where the requester of a job can be reached.
 struct Feed {
+  MemberId requester;
   std::string address;
   bool is_relayed = false;
 
   bool operator==(const Feed&) const = default;
+};
+
+// From the first to the last time that something happened.
+struct Span {
+  Milliseconds first{0};
+  Milliseconds last{0};
+
+  bool operator==(const Span&) const = default;
 };
 
 // What the server knows of the moment. A restart begins it anew.
@@ -91,6 +106,10 @@ struct Live {
   std::map<MemberId, Provider> providers;
   std::int64_t last_session = 0;
   Milliseconds ticked{0};
+  std::optional<Span> arrivals;  // of providers, until a tick finds that they are over
+  // Who does not reach whom, for how long; and whose words go through the relay since.
+  std::map<std::pair<MemberId, MemberId>, Span> unreached;
+  std::set<std::pair<MemberId, MemberId>> relayed;
   std::map<std::pair<JobId, ClusterId>, std::set<std::int64_t>> ready;  // stages
   std::map<JobId, std::set<MemberId>> tried;  // pools that cannot hold the waiting job
   std::set<JobId> stale;                      // whose providers hear of new addresses at a tick

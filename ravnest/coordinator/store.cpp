@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/fault_point.h"
 #include "ravnest/coordinator/json.h"
 #include "ravnest/trust/digest.h"
 
@@ -14,7 +15,7 @@ namespace ravnest::coordinator {
 namespace {
 
 constexpr std::int64_t kApplication = 0x52615376;  // "RaSv", in the file's head
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::int64_t kLargestText = std::int64_t{1} << 29;
 
 // SQLite finds torn pages, but not a bit that has changed in one.
@@ -214,6 +215,7 @@ void Store::append(std::span<const Change> changes) {
     insert.bind(2, digest);
     insert.bind(3, text);
     insert.step();
+    fault_point("log");
   });
   ++sequence_;
   ++length_;

@@ -1,23 +1,18 @@
 #include "ravnest/coordinator/view.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "ravnest/base/error.h"
+#include "ravnest/coordinator/field_json.h"
 
 namespace ravnest::coordinator {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // In the list of all jobs.
 constexpr std::size_t kFewNotes = 20;
-
-// Whatever slipped through is replaced, so that a watcher cannot be cut off by a name.
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 std::string name_of(const State& state, const MemberId& id) {
   const auto member = state.durable.members.find(id);
@@ -29,7 +24,7 @@ const Provider* find_provider(const State& state, const MemberId& id) {
   return found == state.live.providers.end() ? nullptr : &found->second;
 }
 
-Json report_json(const State& state, const MemberId& id) {
+OrderedJson report_json(const State& state, const MemberId& id) {
   const auto found = state.live.reports.find(id);
   if (found == state.live.reports.end()) {
     return nullptr;
@@ -77,17 +72,24 @@ std::string_view role_of(std::size_t stage, std::size_t stages) {
   return stage == 0 ? "root" : stage + 1 == stages ? "leaf" : "stem";
 }
 
-Json cluster_json(const State& state, const Job& job, const Cluster& cluster) {
-  Json stages = Json::array();
+// Itself, or one of the links that it opens.
+bool is_relayed(const State& state, const MemberId& id) {
+  const Provider* provider = find_provider(state, id);
+  return (provider != nullptr && provider->is_relayed) ||
+         std::ranges::any_of(state.live.relayed,
+                             [&](const auto& link) { return link.first == id; });
+}
+
+OrderedJson cluster_json(const State& state, const Job& job, const Cluster& cluster) {
+  OrderedJson stages = OrderedJson::array();
   const auto& shapes = shape_of(job, cluster).stages;
   for (std::size_t k = 0; k < cluster.places.size(); ++k) {
     const Place& place = cluster.places[k];
-    const Provider* provider = find_provider(state, place.provider);
     stages.push_back({{"stage", k},
                       {"role", role_of(k, cluster.places.size())},
                       {"provider", place.provider},
                       {"name", name_of(state, place.provider)},
-                      {"is_relayed", provider != nullptr && provider->is_relayed},
+                      {"is_relayed", is_relayed(state, place.provider)},
                       {"weights", to_string(place.origin)},
                       {"first_op", shapes[k].first_op},
                       {"last_op", shapes[k].last_op},
@@ -101,32 +103,40 @@ Json cluster_json(const State& state, const Job& job, const Cluster& cluster) {
           {"stages", std::move(stages)}};
 }
 
-Json notes_json(const std::vector<Note>& notes, std::size_t most) {
-  Json list = Json::array();
+OrderedJson notes_json(const std::vector<Note>& notes, std::size_t most) {
+  OrderedJson list = OrderedJson::array();
   for (std::size_t i = notes.size() - std::min(notes.size(), most); i < notes.size(); ++i) {
     list.push_back({{"at", notes[i].at}, {"text", notes[i].text}});
   }
   return list;
 }
 
-Json curve_json(const State& state, JobId job) {
-  Json list = Json::array();
+// [[version, loss], …] and [[version, percent], …], the latter where it has changed.
+void add_curves(const State& state, JobId job, OrderedJson& json) {
+  OrderedJson losses = OrderedJson::array();
+  OrderedJson accuracies = OrderedJson::array();
+  double last = -1.0;
   if (const auto curve = state.live.curves.find(job); curve != state.live.curves.end()) {
     for (const CurvePoint& point : curve->second) {
-      list.push_back({point.version, point.loss});
+      losses.push_back({point.version, point.loss});
+      if (point.accuracy >= 0.0 && point.accuracy != last) {
+        accuracies.push_back({point.version, point.accuracy});
+        last = point.accuracy;
+      }
     }
   }
-  return list;
+  json["curve"] = std::move(losses);
+  json["accuracy"] = std::move(accuracies);
 }
 
-Json job_json(const State& state, const Job& job, std::size_t notes) {
-  Json clusters = Json::array();
+OrderedJson job_json(const State& state, const Job& job, std::size_t notes) {
+  OrderedJson clusters = OrderedJson::array();
   if (is_active(job.phase)) {
     for (const Cluster& cluster : job.clusters) {
       clusters.push_back(cluster_json(state, job, cluster));
     }
   }
-  Json restore;
+  OrderedJson restore;
   if (job.restore) {
     restore = {{"version", job.restore->version}, {"cluster", job.restore->cluster}};
   }
@@ -144,11 +154,23 @@ Json job_json(const State& state, const Job& job, std::size_t notes) {
           {"notes", notes_json(job.notes, notes)}};
 }
 
-Json provider_json(const State& state, const Member& member, Now now) {
+// Each where it was measured: a pair is told of once, or once by either.
+OrderedJson links_json(const State& state, const Measurements& measured) {
+  OrderedJson links = OrderedJson::array();
+  for (const auto& [peer, link] : measured.links) {
+    links.push_back({{"provider", peer},
+                     {"name", name_of(state, peer)},
+                     {"mbps", link.mbps},
+                     {"latency_ms", link.latency_ms}});
+  }
+  return links;
+}
+
+OrderedJson provider_json(const State& state, const Member& member, Now now) {
   static const Provider kNobody;
   const Provider* found = find_provider(state, member.id);
   const Provider& provider = found == nullptr ? kNobody : *found;
-  Json seat;
+  OrderedJson seat;
   if (const auto held = state.durable.seats.find(member.id); held != state.durable.seats.end()) {
     seat = {{"job", held->second.job},
             {"cluster", held->second.cluster},
@@ -167,6 +189,7 @@ Json provider_json(const State& state, const Member& member, Now now) {
           {"gflops", provider.measured.gflops},
           {"mbps", provider.measured.mbps},
           {"latency_ms", provider.measured.latency_ms},
+          {"links", links_json(state, provider.measured)},
           {"strikes", provider.strikes},
           {"banned_seconds", banned.count() / 1000},
           {"place", std::move(seat)}};
@@ -188,23 +211,27 @@ std::string_view to_string(Presence presence) {
   RAVNEST_CHECK(false);
 }
 
-std::string view(const State& state, Now now) {
-  Json providers = Json::array();
+std::string view(const State& state, Now now, std::int64_t port) {
+  OrderedJson providers = OrderedJson::array();
   for (const auto& [id, member] : state.durable.members) {
     if (member.role == Role::kProvider) {
       providers.push_back(provider_json(state, member, now));
     }
   }
-  Json jobs = Json::array();
+  OrderedJson jobs = OrderedJson::array();
   for (const auto& [id, job] : state.durable.jobs) {
     jobs.push_back(job_json(state, job, kFewNotes));
   }
   const std::vector<Note> lines(state.live.lines.begin(), state.live.lines.end());
-  return dump({{"server",
-                {{"now", now.wall}, {"boot", state.durable.boot}, {"epoch", state.durable.epoch}}},
-               {"providers", std::move(providers)},
-               {"jobs", std::move(jobs)},
-               {"lines", notes_json(lines, kMostLines)}});
+  const OrderedJson view = {{"server",
+                             {{"now", now.wall},
+                              {"boot", state.durable.boot},
+                              {"epoch", state.durable.epoch},
+                              {"port", port}}},
+                            {"providers", std::move(providers)},
+                            {"jobs", std::move(jobs)},
+                            {"lines", notes_json(lines, kMostLines)}};
+  return dump(view);
 }
 
 std::string job_view(const State& state, JobId id) {
@@ -212,8 +239,8 @@ std::string job_view(const State& state, JobId id) {
   if (job == nullptr) {
     throw_invalid("[coordinator] expected a job that is known, got ", id, ".");
   }
-  Json json = job_json(state, *job, kMostNotes);
-  json["curve"] = curve_json(state, id);
+  OrderedJson json = job_json(state, *job, kMostNotes);
+  add_curves(state, id, json);
   return dump(json);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ravnest/coordinator/state.h"
@@ -10,8 +11,9 @@ namespace ravnest::coordinator {
 // outside are text in JSON and escaped in labels; who shows them as HTML must still treat them as
 // text. Never a token, nor its hash.
 
-// {"server", "providers", "jobs", "lines"}; times are seconds of the wall clock.
-std::string view(const State& state, Now now);
+// {"server", "providers", "jobs", "lines"}; times are seconds of the wall clock. `port` is the one
+// that members connect to.
+std::string view(const State& state, Now now, std::int64_t port = 0);
 // One job, with its curve and all its notes. Throws std::invalid_argument where there is none.
 std::string job_view(const State& state, JobId job);
 std::string metrics(const State& state);

@@ -24,11 +24,12 @@ std::string text_of(const Bytes& bytes) {
 Hash put(Artifacts& artifacts, const std::string& text) {
   const Hash hash = sha256_of(text);
   const auto size = static_cast<std::int64_t>(text.size());
-  std::int64_t at = artifacts.begin(hash, size);
+  const auto upload = artifacts.begin(hash, size);
+  const std::int64_t at = Artifacts::received(*upload);
   if (at < size) {
-    at = artifacts.put(hash, at, bytes_of(text).subspan(static_cast<std::size_t>(at)));
+    artifacts.put(*upload, at, bytes_of(text).subspan(static_cast<std::size_t>(at)));
   }
-  EXPECT_EQ(at, size);
+  EXPECT_EQ(artifacts.received(hash, size), size);
   return hash;
 }
 
@@ -59,15 +60,15 @@ TEST(Artifacts, AnUploadGoesOnWhereItWasCutOff) {
   const Hash hash = sha256_of(text);
   {
     Artifacts artifacts(folder.path());
-    EXPECT_EQ(artifacts.begin(hash, 15), 0);
-    EXPECT_EQ(artifacts.put(hash, 0, bytes_of("the w")), 5);
+    EXPECT_EQ(artifacts.received(hash, 15), 0);
+    EXPECT_EQ(artifacts.put(*artifacts.begin(hash, 15), 0, bytes_of("the w")), 5);
     EXPECT_FALSE(artifacts.has(hash));
   }
   Artifacts artifacts(folder.path());
-  EXPECT_EQ(artifacts.begin(hash, 15), 5);
-  EXPECT_EQ(artifacts.put(hash, 5, bytes_of("hole of it")), 15);
+  EXPECT_EQ(artifacts.received(hash, 15), 5);
+  EXPECT_EQ(artifacts.put(*artifacts.begin(hash, 15), 5, bytes_of("hole of it")), 15);
   EXPECT_EQ(text_of(artifacts.get(hash)), text);
-  EXPECT_EQ(artifacts.begin(hash, 15), 15);
+  EXPECT_EQ(artifacts.received(hash, 15), 15);
   EXPECT_EQ(artifacts.nbytes(), 15);
 }
 
@@ -75,25 +76,69 @@ TEST(Artifacts, PartsOutOfPlaceAreRefused) {
   const TemporaryFolder folder;
   Artifacts artifacts(folder.path());
   const Hash hash = sha256_of("abcdef");
-  EXPECT_THROW(artifacts.put(hash, 0, bytes_of("abc")), std::invalid_argument);
-  artifacts.begin(hash, 6);
-  artifacts.put(hash, 0, bytes_of("abc"));
-  EXPECT_THROW(artifacts.put(hash, 0, bytes_of("abc")), std::invalid_argument);
-  EXPECT_THROW(artifacts.put(hash, 4, bytes_of("ef")), std::invalid_argument);
-  EXPECT_THROW(artifacts.put(hash, 3, bytes_of("defg")), std::invalid_argument);
-  EXPECT_THROW(artifacts.put(hash, -1, bytes_of("d")), std::invalid_argument);
-  EXPECT_EQ(artifacts.put(hash, 3, bytes_of("def")), 6);
+  const auto upload = artifacts.begin(hash, 6);
+  artifacts.put(*upload, 0, bytes_of("abc"));
+  EXPECT_THROW(artifacts.put(*upload, 0, bytes_of("abc")), std::invalid_argument);
+  EXPECT_THROW(artifacts.put(*upload, 4, bytes_of("ef")), std::invalid_argument);
+  EXPECT_THROW(artifacts.put(*upload, 3, bytes_of("defg")), std::invalid_argument);
+  EXPECT_THROW(artifacts.put(*upload, -1, bytes_of("d")), std::invalid_argument);
+  EXPECT_EQ(artifacts.put(*upload, 3, bytes_of("def")), 6);
+  EXPECT_THROW(artifacts.put(*upload, 6, bytes_of("g")), std::invalid_argument);
+}
+
+TEST(Artifacts, TwoWhoSendTheSameShareIt) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path());
+  const Hash hash = sha256_of("abcdef");
+  const auto one = artifacts.begin(hash, 6);
+  const auto other = artifacts.begin(hash, 6);
+  artifacts.put(*one, 0, bytes_of("abc"));
+  EXPECT_THROW(artifacts.put(*other, 0, bytes_of("abc")), std::invalid_argument);
+  EXPECT_THROW(artifacts.begin(hash, 2), std::invalid_argument) << "it would cut the other's off";
+  EXPECT_EQ(Artifacts::received(*other), 3);
+  EXPECT_EQ(artifacts.put(*other, 3, bytes_of("def")), 6);
+  EXPECT_EQ(text_of(artifacts.get(hash)), "abcdef");
+  EXPECT_THROW(artifacts.put(*one, 3, bytes_of("def")), std::invalid_argument);
+  EXPECT_EQ(artifacts.nbytes(), 6);
+}
+
+TEST(Artifacts, AFileOfOursMayBeOnItsWayFromSomebodyElse) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path() / "artifacts");
+  std::ofstream(folder.path() / "file") << "abcdef";
+  const Hash hash = sha256_of("abcdef");
+  const auto upload = artifacts.begin(hash, 6);
+  artifacts.put(*upload, 0, bytes_of("abc"));
+  EXPECT_EQ(artifacts.put_file(folder.path() / "file"), hash);
+  EXPECT_EQ(artifacts.put(*upload, 3, bytes_of("def")), 6);
+  EXPECT_EQ(text_of(artifacts.get(hash)), "abcdef");
+  EXPECT_EQ(artifacts.nbytes(), 6);
+}
+
+// Of a provider that was killed while it sent, and of one that only asks.
+TEST(Artifacts, AnUploadThatIsLetGoTakesNoPlace) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path(), {.most_uploads = 2});
+  for (int i = 0; i < 10; ++i) {
+    const Hash hash = sha256_of(std::to_string(i));
+    EXPECT_EQ(artifacts.received(hash, 9), 0);
+    artifacts.put(*artifacts.begin(hash, 9), 0, bytes_of("a part"));
+    EXPECT_EQ(artifacts.received(hash, 9), 6) << "what has come stays";
+  }
+  const auto held = artifacts.begin(sha256_of("0"), 9);
+  EXPECT_EQ(artifacts.sweep({}, std::chrono::seconds(-1)), 9U) << "all that nobody sends";
+  EXPECT_EQ(artifacts.nbytes(), 6);
 }
 
 TEST(Artifacts, BytesWithAnotherHashAreRefusedAndGone) {
   const TemporaryFolder folder;
   Artifacts artifacts(folder.path());
   const Hash hash = sha256_of("right");
-  artifacts.begin(hash, 5);
-  EXPECT_THROW(artifacts.put(hash, 0, bytes_of("wrong")), std::invalid_argument);
+  EXPECT_THROW(artifacts.put(*artifacts.begin(hash, 5), 0, bytes_of("wrong")),
+               std::invalid_argument);
   EXPECT_FALSE(artifacts.has(hash));
   EXPECT_EQ(artifacts.nbytes(), 0);
-  EXPECT_EQ(artifacts.begin(hash, 5), 0);
+  EXPECT_EQ(artifacts.received(hash, 5), 0);
   EXPECT_THROW(artifacts.begin(hash, -1), std::invalid_argument);
 }
 
@@ -119,7 +164,7 @@ TEST(Artifacts, OddNamesAreRefusedAndTouchNothing) {
   for (const std::string& name : names) {
     EXPECT_THROW(artifacts.has(name), std::invalid_argument);
     EXPECT_THROW(artifacts.begin(name, 1), std::invalid_argument);
-    EXPECT_THROW(artifacts.put(name, 0, bytes_of("x")), std::invalid_argument);
+    EXPECT_THROW(artifacts.received(name, 1), std::invalid_argument);
     EXPECT_THROW(artifacts.get(name), std::invalid_argument);
     EXPECT_THROW(artifacts.verify(name), std::invalid_argument);
     EXPECT_THROW(artifacts.drop(name), std::invalid_argument);
@@ -133,14 +178,21 @@ TEST(Artifacts, ThereIsAnEndToAllBytesAndUploads) {
   put(artifacts, "sixsix");
   const Hash hash = sha256_of("eight---");
   EXPECT_THROW(artifacts.begin(hash, 11), std::invalid_argument);
-  EXPECT_EQ(artifacts.begin(hash, 8), 0);
-  EXPECT_EQ(artifacts.put(hash, 0, bytes_of("eigh")), 4);
-  EXPECT_THROW(artifacts.put(hash, 4, bytes_of("t---")), Error);
-  EXPECT_EQ(artifacts.begin(hash, 8), 4) << "what has come stays";
-  artifacts.begin(sha256_of("2"), 1);
+  const auto upload = artifacts.begin(hash, 8);
+  EXPECT_EQ(artifacts.put(*upload, 0, bytes_of("eigh")), 4);
+  EXPECT_THROW(artifacts.put(*upload, 4, bytes_of("t---")), Error);
+  EXPECT_EQ(Artifacts::received(*upload), 4) << "what has come stays";
+  const auto second = artifacts.begin(sha256_of("2"), 1);
   EXPECT_THROW(artifacts.begin(sha256_of("3"), 1), Error);
   artifacts.drop(sha256_of("sixsix"));
-  EXPECT_EQ(artifacts.put(hash, 4, bytes_of("t---")), 8);
+  EXPECT_EQ(artifacts.put(*upload, 4, bytes_of("t---")), 8);
+}
+
+TEST(Artifacts, TheDiskIsNotFilled) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path(), {.free_bytes = std::int64_t{1} << 60});
+  EXPECT_THROW(put(artifacts, "a"), Error);
+  EXPECT_EQ(artifacts.nbytes(), 0);
 }
 
 TEST(Artifacts, DamageIsFoundByTheHash) {

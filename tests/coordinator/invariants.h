@@ -170,6 +170,14 @@ class Invariants {
       ASSERT_FALSE(state.durable.seats.contains(entry.provider));
     }
   }
+  static void check_action(const State& state, const MeasureLinks& action) {
+    ASSERT_LE(action.peers.size(), kMostNeighbours);
+    for (const MemberId& peer : action.peers) {
+      ASSERT_NE(peer, action.provider);
+      ASSERT_FALSE(state.durable.seats.contains(peer));
+      ASSERT_FALSE(state.live.providers.at(peer).probe.empty());
+    }
+  }
   static void check_action(const State& state, const DropArtifact& action) {
     ASSERT_FALSE(state.durable.references.contains(action.hash)) << "still referred to";
   }

@@ -41,8 +41,57 @@ TEST(Jobs, AJobWaitsForAsManyProvidersAsItWants) {
   EXPECT_EQ(world.job(job).phase, Phase::kQueued);
   EXPECT_EQ(world.job(job).reason, "It waits for providers: 2 wanted, 0 free.");
   world.join("a");
+  world.gather();
   EXPECT_TRUE(world.asked.empty());
   world.join("b");
+  world.wait(kGatherTime, {"a", "b"});
+  EXPECT_EQ(world.asked.size(), 1U);
+}
+
+TEST(Jobs, ThoseWhoComeTogetherArePlannedTogether) {
+  World world;
+  const JobId job = world.submit();
+  world.enrol("c");  // and measures itself
+  world.pass(Milliseconds{600});
+  world.join("a");
+  world.pass(Milliseconds{600});
+  world.does(Tick{});
+  EXPECT_TRUE(world.asked.empty());
+  EXPECT_EQ(world.job(job).reason,
+            "Providers are still coming, 1 so far: they are planned with together.");
+  world.join("b");
+  world.join("c");
+  world.gather();
+  ASSERT_EQ(world.asked.size(), 1U);
+  EXPECT_EQ(world.asked[0].pool.size(), 3U);
+}
+
+TEST(Jobs, ThoseWhoComeForEverAreNotWaitedFor) {
+  World world;
+  world.submit();
+  Ids ids;
+  for (int i = 0; world.asked.empty() && i < 100; ++i) {
+    ids.push_back(concat("p", i));
+    world.join(ids.back());
+    world.wait(Milliseconds{500}, ids);
+  }
+  ASSERT_EQ(world.asked.size(), 1U);
+  EXPECT_EQ(world.asked[0].pool.size(), 10U) << "one every half second, for 5 s";
+}
+
+TEST(Jobs, WhereAllThatAreWantedAreThereNobodyElseIsWaitedFor) {
+  World world;
+  world.submit({.least_providers = 2, .most_providers = 2});
+  world.join("a");
+  world.join("b");
+  EXPECT_EQ(world.asked.size(), 1U);
+}
+
+TEST(Jobs, WhereNobodyHasComeForAWhileAPlanIsMadeAtOnce) {
+  World world;
+  world.join("a");
+  world.gather();
+  world.submit();
   EXPECT_EQ(world.asked.size(), 1U);
 }
 
@@ -83,6 +132,7 @@ TEST(Jobs, APoolThatCannotHoldTheModelIsNotTriedAgainUntilSomebodyJoins) {
   world.wait(Milliseconds{10'000}, {"a"});
   EXPECT_EQ(world.asked.size(), 1U);
   world.join("b");
+  world.gather();
   EXPECT_EQ(world.asked.size(), 2U);
   EXPECT_EQ(world.asked.back().pool.size(), 2U);
 }
@@ -128,7 +178,10 @@ TEST(Jobs, PlansThatMakeNoSenseAreRefused) {
   world.refuses(World::plan_for(ask, {{"a", "a"}}));
   world.refuses(World::plan_for(ask, {{"a"}, {"a"}}));
   PlanMade made = World::plan_for(ask, {{"a", "b"}});
-  made.lineup[0].pop_back();
+  made.clusters[0].providers.pop_back();
+  world.refuses(made);
+  made = World::plan_for(ask, {{"a"}});
+  made.clusters[0].shape = 1;
   world.refuses(made);
   made = World::plan_for(ask, {{"a"}});
   made.plan.shapes[0].stages[0].sub_model = "../etc/passwd";
@@ -235,6 +288,47 @@ TEST(Jobs, JobsHaveAnEnd) {
   EXPECT_EQ(world.state.durable.jobs.size(), kMostJobs);
 }
 
+TEST(Jobs, WhoWantsAllResultsWaitsForEveryClusterThatTrains) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}}, {.wants_one_result = false});
+  for (const MemberId id : {"a", "b", "c"}) {
+    world.does(world.result_of(id));
+    EXPECT_EQ(world.job(job).phase, Phase::kEnding) << id;
+  }
+  world.does(world.result_of("d"));
+  EXPECT_EQ(world.job(job).phase, Phase::kDone);
+  EXPECT_EQ(world.job(job).results.size(), 4U);
+}
+
+TEST(Jobs, WhoWantsAllResultsDoesNotWaitForAClusterThatIsLost) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}}, {.wants_one_result = false});
+  for (const MemberId id : {"a", "b", "c"}) {
+    world.does(world.result_of(id));
+  }
+  world.does(Closed{"d", world.session("d")});
+  EXPECT_EQ(world.job(job).phase, Phase::kDone);
+  EXPECT_EQ(world.job(job).results.size(), 2U);
+}
+
+TEST(Jobs, WhoAsksAgainWithItsKeyGetsTheSameJob) {
+  World world;
+  world.enrol("rita", Role::kRequester);
+  world.enrol("rose", Role::kRequester);
+  const auto submit = [&](const MemberId& who, const std::string& key) {
+    return world.does(SubmitJob{who, "job", world.program, {}, key}).job;
+  };
+  const JobId job = submit("rita", "k1");
+  EXPECT_EQ(submit("rita", "k1"), job);
+  EXPECT_EQ(world.state.durable.jobs.size(), 1U);
+  EXPECT_NE(submit("rita", "k2"), job);
+  EXPECT_NE(submit("rose", "k1"), job) << "a key is its requester's";
+  EXPECT_NE(submit("rita", ""), submit("rita", "")) << "no key";
+  world.does(CancelJob{job, "rita"});
+  EXPECT_EQ(submit("rita", "k1"), job) << "it is over, and still the same";
+  world.refuses(SubmitJob{"rita", "job", world.program, {}, "<key>"});
+}
+
 TEST(Jobs, OptionsThatMakeNoSenseAreRefused) {
   World world;
   world.enrol("rita", Role::kRequester);
@@ -250,6 +344,19 @@ TEST(Jobs, OptionsThatMakeNoSenseAreRefused) {
   refuses({.training = "\xff\xfe"});
   world.refuses(SubmitJob{"rita", "job", "not a hash", {}});
   world.refuses(SubmitJob{"rita", "<script>", world.program, {}});
+}
+
+TEST(Jobs, ACurveHasOnePointForAVersion) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  for (const std::int64_t version : {1, 5, 5, 9, 12, 8}) {  // the last: from a restore point
+    decide(world.state, StageReport{world.from("b"), {.version = version, .loss = 0.5}}, world.now);
+  }
+  std::vector<std::int64_t> versions;
+  for (const CurvePoint& point : world.state.live.curves.at(job)) {
+    versions.push_back(point.version);
+  }
+  EXPECT_EQ(versions, (std::vector<std::int64_t>{1, 5, 8}));
 }
 
 TEST(Jobs, ReportsAreOfTheMomentAndCurvesHaveAnEnd) {

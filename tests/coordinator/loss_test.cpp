@@ -226,6 +226,19 @@ TEST(Loss, SparesBecomeAClusterAtTheNextCheckpoint) {
   EXPECT_TRUE(world.cluster(job, 1).is_running);
 }
 
+// A job that began on the first who came takes the others in.
+TEST(Loss, AJobGrowsByOneProviderAtATimeWhereOneHoldsTheModel) {
+  World world;
+  const JobId job = world.run({{"a"}}, {.clusters = 0});
+  world.join_all({"b", "c"});
+  world.checkpoint({"a"}, 10);
+  ASSERT_EQ(world.job(job).clusters.size(), 3U);
+  world.ready({"b", "c"});
+  world.join("d");
+  world.checkpoint({"a"}, 20);
+  EXPECT_EQ(world.job(job).clusters.size(), 4U);
+}
+
 TEST(Loss, AJobGrowsNoFurtherThanItsOptionsAllow) {
   World world;
   const JobId job = world.run({{"a", "b"}}, {.clusters = 1});
@@ -411,6 +424,66 @@ TEST(Loss, AConnectionThatIsMadeAnewLosesNothing) {
   EXPECT_EQ(make_assignment(world.state, "b")->clusters[0].stages[0].address, "elsewhere:9");
 }
 
+// "a" says so every second, for as long.
+void complain(World& world, const MemberId& peer, Milliseconds time) {
+  for (Milliseconds gone{0}; gone <= time; gone += Milliseconds{1000}) {
+    world.does(StageUnreached{world.from("a"), peer, "connection refused"});
+    world.wait(Milliseconds{1000}, {"a", "b"});
+  }
+}
+
+TEST(Loss, ALinkThatDoesNotWorkGoesThroughTheRelay) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  complain(world, "b", kRelayAfter - Milliseconds{1000});
+  EXPECT_FALSE(make_assignment(world.state, "a")->clusters[0].stages[1].is_relayed);
+  world.actions.clear();
+  complain(world, "b", Milliseconds{1000});
+  EXPECT_TRUE(make_assignment(world.state, "a")->clusters[0].stages[1].is_relayed);
+  EXPECT_FALSE(make_assignment(world.state, "b")->clusters[0].stages[0].is_relayed)
+      << "the other way is another link";
+  EXPECT_TRUE(world.has_note(
+      job, "a does not reach b (connection refused): that link goes through the server's relay"));
+  ASSERT_EQ(world.done<Assign>().size(), 1U);
+  EXPECT_EQ(world.done<Assign>()[0].provider, "a");
+  world.does(Closed{"b", world.session("b")});
+  world.join("b");
+  EXPECT_TRUE(world.state.live.relayed.empty()) << "from elsewhere it may be reached";
+}
+
+TEST(Loss, WhoIsNotReadyYetIsWaitedFor) {
+  World world;
+  world.join_all({"a", "b"});
+  world.submit();
+  world.plan({{"a", "b"}});
+  complain(world, "b", 2 * kRelayAfter);
+  EXPECT_TRUE(world.state.live.relayed.empty());
+  world.ready({"b"});
+  complain(world, "b", kRelayAfter);
+  EXPECT_EQ(world.state.live.relayed.size(), 1U);
+}
+
+TEST(Loss, APeerThatWasReachedInBetweenIsNotRelayed) {
+  World world;
+  world.run({{"a", "b"}});
+  for (int i = 0; i < 4; ++i) {
+    complain(world, "b", kRelayAfter / 2);
+    world.wait(kLostAfter, {"a", "b"});
+  }
+  EXPECT_TRUE(world.state.live.relayed.empty());
+  complain(world, "nobody", 2 * kRelayAfter);
+  EXPECT_TRUE(world.state.live.unreached.size() <= 1U) << "nobody that it works with";
+}
+
+TEST(Loss, ARequesterThatIsNotReachedIsRelayedForThatRoot) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.does(FeedOffered{job, "rita", {.address = "rita:1"}});
+  complain(world, "rita", kRelayAfter);
+  EXPECT_TRUE(make_assignment(world.state, "a")->feed->is_relayed);
+  EXPECT_FALSE(world.state.live.feeds.at(job).is_relayed);
+}
+
 TEST(Loss, AfterARestartOfTheServerTheJobGoesOn) {
   World world;
   const JobId job = world.run({{"a", "b"}});
@@ -477,6 +550,7 @@ TEST(Loss, APlanThatWasBeingMadeAtARestartIsAskedForAgain) {
   world.restart_server();
   EXPECT_EQ(world.job(job).phase, Phase::kQueued);
   world.join("a");
+  world.gather();
   EXPECT_EQ(world.job(job).phase, Phase::kPlanning);
   EXPECT_EQ(world.asked.size(), 2U);
 }

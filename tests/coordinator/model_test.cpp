@@ -103,7 +103,7 @@ class Chaos {
 
   void step() {
     const MemberId id = any();
-    switch (draw(27)) {
+    switch (draw(28)) {
       case 0:
       case 1: {
         Join join = world_.join_of(id, 0.5 + draw(4));
@@ -136,11 +136,13 @@ class Chaos {
         break;
       case 9:
         if (static_cast<int>(world_.state.durable.jobs.size()) < most_jobs_) {
-          tell(SubmitJob{
-              "rita",
-              "job",
-              world_.program,
-              {.clusters = draw(3), .least_providers = draw(3), .most_providers = draw(2) * 4}});
+          tell(SubmitJob{"rita",
+                         "job",
+                         world_.program,
+                         {.clusters = draw(3),
+                          .least_providers = draw(3),
+                          .most_providers = draw(2) * 4,
+                          .wants_one_result = draw(2) == 0}});
         }
         break;
       case 10:
@@ -172,6 +174,7 @@ class Chaos {
         break;
       case 19:
         if (const auto stage = stage_of(id); stage && draw(3) == 0) {
+          tell(StageUnreached{*stage, any(), "no answer"});
           tell(StageFailed{*stage, "it failed", draw(2) == 0, draw(20) == 0});
         }
         break;
@@ -179,6 +182,10 @@ class Chaos {
         if (draw(8) == 0) {
           world_.restart_server();
         }
+        break;
+      case 21:
+        tell(Measurable{id, session(id), sha256_of(id).substr(0, 32)});
+        tell(LinksMeasured{id, session(id), {{any(), {.mbps = 10.0, .latency_ms = 1.0}}}});
         break;
       default:
         pass(Milliseconds{300 + 500 * draw(4)});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "ravnest/base/error.h"
 #include "ravnest/graph/pt2/pt2.h"
@@ -40,7 +41,7 @@ TEST_F(PlanJob, PutsEveryStagesFilesAmongTheArtifacts) {
   EXPECT_EQ(made.job, 3);
   EXPECT_EQ(made.epoch, 7);
   ASSERT_EQ(made.plan.shapes.size(), 1U);
-  ASSERT_EQ(made.lineup[0].size(), 3U);
+  ASSERT_EQ(made.clusters[0].providers.size(), 3U);
   std::int64_t at = 0;
   for (const StageShape& stage : made.plan.shapes[0].stages) {
     EXPECT_EQ(stage.first_op, at);
@@ -77,13 +78,30 @@ TEST_F(PlanJob, TheFilesAreANodesPartOfThePlan) {
   EXPECT_NO_THROW(package::read_stage(node_data, node));
 }
 
-TEST_F(PlanJob, ClustersThatAreCutAlikeShareTheirSubModels) {
+TEST_F(PlanJob, ClustersThatAreCutAlikeShareTheirFiles) {
   MakePlan six = ask(put_program(), 6);
   six.options.clusters = 2;
   const auto made = std::get<PlanMade>(answer(six));
+  EXPECT_EQ(made.plan.shapes.size(), 1U);
+  ASSERT_EQ(made.clusters.size(), 2U);
+  std::set<MemberId> seen;
+  for (const PlannedCluster& cluster : made.clusters) {
+    EXPECT_EQ(cluster.shape, 0U);
+    EXPECT_EQ(cluster.providers.size(), 3U);
+    seen.insert(cluster.providers.begin(), cluster.providers.end());
+  }
+  EXPECT_EQ(seen.size(), 6U);
+}
+
+TEST_F(PlanJob, ClustersThatAreCutOtherwiseHaveTheirOwn) {
+  MakePlan five = ask(put_program(), 5);
+  five.options.clusters = 2;
+  const auto made = std::get<PlanMade>(answer(five));
+  ASSERT_EQ(made.clusters.size(), 2U);
   ASSERT_EQ(made.plan.shapes.size(), 2U);
-  for (std::size_t k = 0; k < made.plan.shapes[0].stages.size(); ++k) {
-    EXPECT_EQ(made.plan.shapes[0].stages[k].sub_model, made.plan.shapes[1].stages[k].sub_model);
+  EXPECT_NE(made.clusters[0].shape, made.clusters[1].shape);
+  for (const PlannedCluster& cluster : made.clusters) {
+    EXPECT_EQ(cluster.providers.size(), made.plan.shapes[cluster.shape].stages.size());
   }
 }
 
@@ -92,7 +110,21 @@ TEST_F(PlanJob, TheSameQuestionHasTheSameAnswer) {
   const auto first = std::get<PlanMade>(answer(ask(program, 4)));
   const auto second = std::get<PlanMade>(answer(ask(program, 4)));
   EXPECT_EQ(first.plan, second.plan);
-  EXPECT_EQ(first.lineup, second.lineup);
+  EXPECT_EQ(first.clusters, second.clusters);
+}
+
+// Two that have a poor link between them are not neighbours, whichever of them told of it.
+TEST_F(PlanJob, LinksBetweenProvidersCount) {
+  const Hash program = put_program();
+  for (std::size_t middle = 0; middle < 3; ++middle) {
+    const std::size_t from = middle == 0 ? 1 : 0;
+    const std::size_t to = 3 - middle - from;
+    MakePlan three = ask(program, 3);
+    three.pool[to].measured.links[three.pool[from].provider] = {.mbps = 0.01, .latency_ms = 900.0};
+    const auto made = std::get<PlanMade>(answer(three));
+    ASSERT_EQ(made.clusters[0].providers.size(), 3U);
+    EXPECT_EQ(made.clusters[0].providers[1], three.pool[middle].provider);
+  }
 }
 
 TEST_F(PlanJob, APoolThatIsTooSmallIsNotFinal) {

@@ -90,6 +90,9 @@ TEST(Presence, MeasurementsThatCannotBeAreRefused) {
   refuses([](Join& join) { join.measured.ram_gb = 0.0; });
   refuses([](Join& join) { join.measured.ram_gb = 1e30; });
   refuses([](Join& join) { join.measured.gflops = -1.0; });
+  refuses([](Join& join) { join.measured.gflops = 1e-200; });  // no time for it is finite
+  refuses([](Join& join) { join.measured.mbps = 5e-324; });
+  refuses([](Join& join) { join.measured.links[join.provider] = {.mbps = 1.0}; });
   refuses([](Join& join) { join.measured.mbps = std::numeric_limits<double>::infinity(); });
   refuses([](Join& join) { join.measured.threads = 0; });
   refuses([](Join& join) { join.measured.links["nobody"] = {.mbps = 1.0}; });

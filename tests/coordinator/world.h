@@ -82,11 +82,19 @@ class World {
       join(id);
     }
   }
+  // Nobody else comes for a while: jobs are planned.
+  void gather() {
+    pass(kGatherTime);
+    tell(Tick{});
+  }
   std::int64_t session(const MemberId& id) const { return state.live.providers.at(id).session; }
 
   JobId submit(JobOptions options = {}) {
     if (!state.durable.members.contains("rita")) {
       enrol("rita", Role::kRequester);
+    }
+    if (state.live.arrivals) {
+      gather();
     }
     return does(SubmitJob{"rita", "digits", program, std::move(options)}).job;
   }
@@ -106,9 +114,10 @@ class World {
     return shape;
   }
   static PlanMade plan_for(const MakePlan& ask, const std::vector<std::vector<MemberId>>& lineup) {
-    PlanMade made{.job = ask.job, .epoch = ask.epoch, .lineup = lineup};
+    PlanMade made{.job = ask.job, .epoch = ask.epoch};
     made.plan.id = concat("plan-", ask.epoch);
     for (const auto& stages : lineup) {
+      made.clusters.push_back({.shape = made.plan.shapes.size(), .providers = stages});
       made.plan.shapes.push_back(shape(stages.size(), concat(ask.job, "-", ask.epoch)));
     }
     return made;
