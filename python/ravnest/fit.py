@@ -1,79 +1,42 @@
-"""fit: one call that trains a model on providers of this machine."""
+"""fit: one call that trains a model on providers of this machine, or of a server."""
 
 import contextlib
-import itertools
 import json
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from ravnest import _C
+from ravnest.batches import call, peek, split
 from ravnest.capture import capture
-from ravnest.display import Board
+from ravnest.job import Place
+from ravnest.local_pool import local_pool
 from ravnest.optim import find_native, find_native_scheduler
-from ravnest.planning import clusterize
 from ravnest.program import Program
+from ravnest.run import Run
 from ravnest.seed import current_seed, set_seed
-from ravnest.utils import model_fusion
+from ravnest.training import Callback, Training
 
-_TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
-_GOODBYE = 10_000  # milliseconds, and for the providers to end
-_INTERRUPTED = 130
-_ALWAYS = ("--save", "--quiet", "--lines", "--with-parent")  # said to every provider
+__all__ = ["Run", "fit"]
 
-Callback = Callable[["Run"], Any]
-
-
-class Run:
-    """A training: its trained weights and how it went.
-
-    Attributes:
-        history: Lists by name: ``"loss"`` of every batch; of every epoch ``"val_loss"``,
-            ``"val_accuracy"`` (percent), ``"samples_per_second"`` and ``"seconds"``.
-        epoch: Epochs that have ended.
-    """
-
-    def __init__(self) -> None:
-        self.history: dict[str, list[float]] = {
-            name: []
-            for name in ("loss", "val_loss", "val_accuracy", "samples_per_second", "seconds")
-        }
-        self.epoch = 0
-        self._state: dict[str, torch.Tensor] | None = None
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """The trained weights, with the names, shapes and order of the model's own."""
-        if self._state is None:
-            raise ValueError("[fit] the training has not ended: there are no trained weights yet.")
-        return self._state
-
-    def plot(self, path: str | os.PathLike) -> None:
-        """Draws losses and accuracies into a .png or .svg file."""
-        _C.plot_run(self.history["loss"], self.history["val_accuracy"], os.fspath(path))
-
-    def __repr__(self) -> str:
-        losses = self.history["loss"]
-        last = f", last loss {losses[-1]:.4g}" if losses else ""
-        return f"<ravnest.Run of {self.epoch} epochs, {len(losses)} batches{last}>"
+_WORDS = {  # as providers know them
+    "schedule": ("async", "sync"),
+    "memory": ("stash", "recompute"),
+    "averaging": ("overlapped", "blocking"),
+    "robust": ("none", "trimmed"),
+    "reduce": ("grpc", "gloo"),
+    "outer": ("mean", "nesterov"),
+}
 
 
 def fit(
-    model: nn.Module,
+    model: nn.Module | Program,
     train_loader: Iterable,
     *,
-    criterion: Callable[[Any, Any], torch.Tensor],
+    criterion: Callable[[Any, Any], torch.Tensor] | None = None,
     optimizer: type | str = "adam",
     optimizer_params: Mapping[str, Any] | None = None,
     lr_scheduler: type | str | None = None,
@@ -81,7 +44,11 @@ def fit(
     lr_step_on_epoch_change: bool = True,
     epochs: int = 1,
     val_loader: Iterable | None = None,
-    providers: int = 3,
+    providers: int | None = None,
+    server: str | None = None,
+    token: str | None = None,
+    name: str = "fit",
+    job: int | None = None,
     clusters: int = 1,
     schedule: str = "async",
     micro_batches: int = 1,
@@ -108,14 +75,17 @@ def fit(
     folder: str | os.PathLike | None = None,
     checkpoint_every: int = 100,
     callbacks: Sequence[Callback] = (),
+    on_submit: Callable[[int], Any] | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Trains a model on this machine: cut into `providers` stages, each a process without Python.
+    """Trains a model: cut into stages, each held by a process without Python, on this machine or on
+    the machines that have joined a server.
 
     Loss and model are captured as one graph; batches are streamed to the providers.
 
     Args:
-        model: Stays as it is; the trained weights are those of the result.
+        model: Stays as it is; the trained weights are those of the result. Or a Program that was
+            captured with its loss, without a criterion.
         train_loader: Yields ``(inputs, target)``; inputs are a tensor, a tuple of positional
             inputs or a dict of keyword inputs.
         criterion: ``criterion(output, target)`` gives the loss.
@@ -125,9 +95,17 @@ def fit(
         lr_step_on_epoch_change: Step it at every epoch; else at every update.
         epochs: Times that the loader is gone through.
         val_loader: Validates after every epoch.
-        providers: Processes in all; each has a stage of its cluster.
+        providers: Processes in all (3 by default); each has a stage of its cluster. With a server:
+            how many the job waits for, and takes at most; by default it takes whoever is free.
+        server: ``"host:port"`` of a server (`ravnest serve`) whose providers train it.
+        token: Of a requester (`ravnest token --role requester`); needed the first time that this
+            user speaks with the server. Without it, the variable RAVNEST_TOKEN counts.
+        name: What the server calls the job.
+        job: Comes back to this job of the server, whose requester was cut off: what it has learned
+            from is passed over, so that model, options and the order of batches must be as before.
         clusters: Copies of the model that train side by side, each on its own batches (they are
-            dealt out in turn), and average their weights.
+            dealt out in turn), and average their weights. With a server, 0 is as many as there are
+            machines for; who joins while it trains makes them more.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
         micro_batches: Parts that a batch is cut into, so that a synchronous pipeline fills.
         update_frequency: Batches whose gradients are averaged for one update.
@@ -138,268 +116,130 @@ def fit(
         averaging, average_optim, averaging_codec, robust, reduce, outer, outer_lr,
             outer_momentum, streams, patience: How clusters average, as on `Node`.
         seed: As `set_seed`.
-        folder: Keeps plan and checkpoints; a run that was cut off goes on from there, after Ctrl-C
-            too.
-        checkpoint_every: Updates between two checkpoints.
-        callbacks: Called with the run after every epoch.
+        folder: Keeps checkpoints, and gets the trained sub-models; a run that was cut off goes on
+            from there, after Ctrl-C too. With a server, that is `job`.
+        checkpoint_every: Updates between two checkpoints, where there is a folder or a server.
+        callbacks: Called with the run after every epoch; when a run goes on, once more for the
+            last epoch that it has behind it.
+        on_submit: Called with the number that the server has given the job: who has it can come
+            back to the job.
         quiet: Print nothing.
 
     Raises:
         ValueError: If the model cannot be captured, or optimizer and scheduler are not native.
-        ravnest.Error: If a provider was lost and did not come back.
+        ravnest.Error: If the server is not there, or a provider was lost and did not come back.
+        RuntimeError: If the job fails or is cancelled.
     """
+    if server is None:
+        providers = 3 if providers is None else providers
     counts = {
         "epochs": epochs,
-        "providers": providers,
-        "clusters": clusters,
         "micro_batches": micro_batches,
         "update_frequency": update_frequency,
         "streams": streams,
+        **({} if clusters == 0 else {"clusters": clusters}),
+        **({} if providers is None else {"providers": providers}),
         **({} if reduce_factor is None else {"reduce_factor": reduce_factor}),
     }
-    for name, value in counts.items():
-        _check_count(name, value)
-    if clusters > providers:
+    for count, value in counts.items():
+        _check_count(count, value)
+    words = {
+        "schedule": schedule,
+        "memory": memory,
+        "averaging": averaging,
+        "robust": robust or "none",
+        "reduce": reduce,
+        "outer": outer,
+    }
+    for word, value in words.items():
+        _check_word(word, value)
+    if providers is not None and clusters > providers:
         raise ValueError(
             f"[fit] expected a provider or more for each cluster, got {providers} for {clusters}."
         )
+    if server is not None and (folder is not None or reduce != "grpc" or threads is not None):
+        raise ValueError(
+            "[fit] expected no folder, threads or reduce='gloo' with a server: it keeps the "
+            "checkpoints, and its providers say how they compute."
+        )
+    if server is None and clusters == 0:
+        raise ValueError(
+            "[fit] expected clusters to be a whole number of 1 or more without a server, got 0: "
+            "it is its machines that come and go."
+        )
+    if server is None and job is not None:
+        raise ValueError("[fit] expected a server whose job it is, got none.")
     if seed is not None:
         set_seed(seed)
-    flags = [
-        *_rule_flags(optimizer, optimizer_params, lr_scheduler, lr_scheduler_params),
-        *([] if lr_step_on_epoch_change else ["--step-on-update"]),
-        *_flags("--schedule", schedule, "--memory", memory, "--codec", codec),
-        *_flags("--update-frequency", update_frequency * micro_batches),
-        *_flags("--warmup-updates", warmup_updates, "--compensation", compensation),
-        *_flags("--checkpoint-every", checkpoint_every if folder is not None else 0),
-        *([] if max_norm is None else _flags("--max-norm", max_norm)),
-        *([] if threads is None else _flags("--threads", threads)),
-        *(["--predict-weights"] if predict_weights else []),
-        *_flags("--reduce-factor", reduce_factor or 0, "--averaging", averaging),
-        *_flags("--averaging-codec", averaging_codec, "--robust", robust or "none"),
-        *_flags("--outer", outer, "--outer-lr", outer_lr, "--outer-momentum", outer_momentum),
-        *_flags("--reduce", reduce, "--streams", streams, "--patience", patience),
-        *(["--keep-stopped"] if folder is not None else []),
-        *(["--average-optim"] if average_optim else []),
-    ]
-    inputs, target = _split(_peek(train_loader))
-    args, kwargs = _call(inputs)
-    program = capture(model, args, kwargs, criterion, target=target)
-    with _workplace(folder) as place:
-        _plan(program, (*args, target), kwargs, providers, clusters, place)
-        return _Training(program, place, epochs, micro_batches, flags, callbacks, quiet).run(
-            train_loader, val_loader
+    rule = _rule(optimizer, optimizer_params, lr_scheduler, lr_scheduler_params)
+    options = {
+        **rule,
+        "step_on_update": not lr_step_on_epoch_change,
+        "schedule": schedule,
+        "memory": memory,
+        "codec": codec,
+        "update_frequency": update_frequency * micro_batches,
+        "warmup_updates": warmup_updates,
+        "compensation": compensation,
+        "max_norm": max_norm,
+        "predict_weights": predict_weights,
+        "reduce_factor": reduce_factor or 0,
+        "averaging": averaging,
+        "averaging_codec": averaging_codec,
+        "robust": words["robust"],
+        "outer": outer,
+        "outer_lr": outer_lr,
+        "outer_momentum": outer_momentum,
+        "streams": streams,
+        "patience": patience,
+        "average_optim": average_optim,
+        "checkpoint_every": checkpoint_every if folder is not None or server is not None else 0,
+        **({"reduce": reduce} if server is None else {}),
+    }
+    inputs, target = split(peek(train_loader))
+    args, kwargs = call(inputs)
+    program = _captured(model, args, kwargs, criterion, target)
+    submitted = {
+        "name": name,
+        "seed": current_seed(),
+        "clusters": clusters,
+        "least": providers or 1,
+        "most": providers or 0,
+        "batch": _batch_size((*args, target), kwargs),
+        "optimizer": rule["optimizer"],
+        "training": json.dumps({**options, "seed": current_seed()}),
+        "one_result": folder is None,
+    }
+    if server is not None:
+        token = token or os.environ.get("RAVNEST_TOKEN", "")
+        opened = contextlib.nullcontext(Place(server, token, job, on_submit))
+    else:
+        opened = local_pool(folder, {"providers": providers, "clusters": clusters}, threads)
+    with opened as place:
+        return Training(
+            program,
+            place,
+            submitted,
+            epochs,
+            micro_batches=micro_batches,
+            callbacks=callbacks,
+            quiet=quiet,
+        ).run(train_loader, val_loader)
+
+
+def _check_word(name: str, value: Any) -> None:
+    if value not in _WORDS[name]:
+        raise ValueError(
+            f"[fit] expected {name} to be one of {', '.join(_WORDS[name])}, got {value!r}."
         )
 
 
-class _Feed:
-    """What goes to one cluster, and what comes of it."""
-
-    def __init__(self, place: Path, root: str, run: Run):
-        self.root = root
-        self.done = _C.read_progress(os.fspath(place), root) or 0  # passes, of a run cut off
-        self.dealt = 0  # batches
-        self._run = run
-        self._batch_loss = 0.0
-        self.requester = _C.Requester(os.fspath(place), root, self._on_result)
-
-    def _on_result(
-        self, _: int, epoch: int, samples: int, part: int, parts: int, weight: float, loss: float
-    ) -> None:
-        self._batch_loss += loss * weight / parts
-        if part + 1 == parts:
-            self._run.history["loss"].append(self._batch_loss)
-            self._batch_loss = 0.0
-
-
-class _Training:
-    """The processes of one call of fit, and what they say."""
-
-    def __init__(
-        self,
-        program: Program,
-        place: Path,
-        epochs: int,
-        micro_batches: int,
-        flags: list[str],
-        callbacks: Sequence[Callback],
-        quiet: bool,
-    ):
-        self._program = program
-        self._place = place
-        self._epochs = epochs
-        self._parts = micro_batches
-        self._flags = flags
-        self._callbacks = callbacks
-        self._board = Board(quiet=quiet)
-        self._run = Run()
-        self._processes: dict[str, subprocess.Popen] = {}
-        self._lines: dict[str, str] = {}  # what each provider last said of itself
-        nodes = _nodes(place)
-        self._names = [_name(node) for node in nodes]
-        self._feeds = [_Feed(place, _name(node), self._run) for node in nodes if node["stage"] == 0]
-        self._turns = itertools.cycle(self._feeds)
-
-    def run(self, train_loader: Iterable, val_loader: Iterable | None) -> Run:
-        try:
-            self._start()
-            for feed in self._feeds:
-                feed.requester.start_at(feed.done)
-            for epoch in range(self._epochs):
-                if self._train(train_loader, epoch):
-                    self._end_epoch(val_loader, epoch)
-            for feed in self._feeds:
-                feed.requester.end_training()
-            for feed in self._feeds:
-                self._wait(feed.requester.wait_for_training)
-            for feed in self._feeds:
-                feed.requester.close(_GOODBYE)
-            self._join()
-        except KeyboardInterrupt:
-            self._stop("interrupted")
-            raise
-        except _C.StoppedRun as error:
-            self._stop(str(error))
-            raise RuntimeError(f"[fit] a provider failed: {error}") from None
-        except BaseException:
-            self._stop("the requester failed")
-            raise
-        finally:
-            self._board.clear()
-        trained = self._place / "trained" / "trained_state_dict.pt"
-        self._run._state = model_fusion(0, self._place, trained)
-        return self._run
-
-    def _start(self) -> None:
-        command = _find_command()
-        feeds = {feed.root: feed for feed in self._feeds}
-        for name in self._names:
-            flags = _flags("--name", name, "--node-data", self._place, "--seed", current_seed())
-            if name in feeds:
-                flags += _flags("--requester", f"requester@{feeds[name].requester.address}")
-            self._processes[name] = subprocess.Popen(
-                [command, "provider", *flags, *self._flags, *_ALWAYS],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # Ctrl-C is ours to pass on
-            )
-            threading.Thread(target=self._listen, args=(name,), daemon=True).start()
-
-    def _listen(self, name: str) -> None:
-        with self._processes[name].stdout as said:
-            for line in said:
-                self._lines[name] = line.rstrip()
-
-    def _train(self, loader: Iterable, epoch: int) -> bool:
-        """Deals an epoch's batches out to the clusters, but for those that a resumed run has behind
-        it. False where it has the whole epoch behind it."""
-        started = time.monotonic()
-        samples = 0
-        self._count = 0
-        for batch, feed in zip(loader, self._turns):  # noqa: B905 - turns never end
-            is_behind = feed.dealt * self._parts < feed.done
-            feed.dealt += 1
-            if is_behind:
-                continue
-            inputs, target = _split(batch)
-            args, kwargs = _call(inputs)
-            leaves = self._program._train_signature.flatten((*args, target), kwargs)
-            samples += self._submit(feed, "train", leaves, epoch, self._parts)
-            self._show(epoch, loader)
-        self._epoch_started, self._epoch_samples = started, samples
-        return samples > 0
-
-    def _submit(self, feed: "_Feed", purpose: str, leaves: list, epoch: int, parts: int) -> int:
-        size = next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)
-        parts = min(parts, size) if size else 1
-        if parts != self._parts and purpose == "train":
-            raise ValueError(
-                f"[fit] a batch of {size} samples cannot be cut into {self._parts} micro-batches."
-            )
-        for part, piece in enumerate(_pieces(leaves, size, parts)):
-            count = next((x.shape[0] for x in piece if isinstance(x, torch.Tensor) and x.dim()), 0)
-            weight = count * parts / size if size else 1.0
-            self._wait(
-                lambda timeout, piece=piece, count=count, part=part, weight=weight: (
-                    feed.requester.submit(
-                        purpose, piece, count, epoch, part, parts, weight, timeout
-                    )
-                )
-            )
-        return size
-
-    def _end_epoch(self, val_loader: Iterable | None, epoch: int) -> None:
-        history = self._run.history
-        if val_loader is not None:
-            for feed in self._feeds:
-                self._wait(feed.requester.wait_until_idle)  # all of the epoch is learned from
-            judge = self._feeds[0]
-            total = 0
-            for batch in val_loader:
-                inputs, target = _split(batch)
-                args, kwargs = _call(inputs)
-                leaves = self._program._eval_signature.flatten((*args, target), kwargs)
-                total += self._submit(judge, "validate", leaves, epoch, 1)
-            judge.requester.end_validation()
-            loss, correct, counted = self._wait(judge.requester.wait_for_validation)
-            history["val_loss"].append(loss / max(total, 1))
-            if counted:
-                history["val_accuracy"].append(100.0 * correct / counted)
-        seconds = time.monotonic() - self._epoch_started
-        history["seconds"].append(seconds)
-        history["samples_per_second"].append(self._epoch_samples / max(seconds, 1e-9))
-        self._run.epoch = epoch + 1
-        for callback in self._callbacks:
-            callback(self._run)
-
-    def _wait(self, step: Callable[[int], Any]) -> Any:
-        """Tries until it gives something; between two tries Ctrl-C comes through."""
-        while True:
-            result = step(_TICK)
-            if result:
-                return result
-            for name, process in self._processes.items():
-                if process.poll() not in (None, 0):
-                    said = (process.stderr.read() if process.stderr else "").strip()
-                    raise RuntimeError(
-                        f"[fit] {name} ended with exit code {process.returncode}: {said}"
-                    )
-
-    def _stop(self, reason: str) -> None:
-        for feed in self._feeds:
-            with contextlib.suppress(Exception):
-                feed.requester.stop(_INTERRUPTED, reason)
-        self._join(2.0)
-
-    def _join(self, patience: float = _GOODBYE / 1000) -> None:
-        deadline = time.monotonic() + patience
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stderr:
-                process.stderr.close()
-
-    def _show(self, epoch: int, loader: Any) -> None:
-        self._count += 1
-        if not self._run.history["loss"]:
-            return
-        batches = len(loader) if hasattr(loader, "__len__") else None
-
-        def head() -> str:
-            accuracy = self._run.history["val_accuracy"]
-            return (
-                f"epoch {epoch + 1}/{self._epochs}, batch {self._count}"
-                f"{f'/{batches}' if batches else ''}, loss {self._run.history['loss'][-1]:.4g}"
-                f"{f', accuracy {accuracy[-1]:.2f} %' if accuracy else ''}"
-            )
-
-        share = (epoch + self._count / batches) / self._epochs if batches else 0.0
-        self._board.tick(head, [self._lines.get(name, name) for name in self._names], share)
+def _captured(model: Any, args: tuple, kwargs: dict, criterion: Any, target: Any) -> Program:
+    if isinstance(model, Program) != (criterion is None):
+        raise ValueError(
+            "[fit] expected a criterion with a module, or a Program captured with its loss alone."
+        )
+    return model if criterion is None else capture(model, args, kwargs, criterion, target=target)
 
 
 def _check_count(name: str, value: Any) -> None:
@@ -407,11 +247,7 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"[fit] expected {name} to be a whole number of 1 or more, got {value!r}.")
 
 
-def _flags(*pairs: Any) -> list[str]:
-    return [str(each) for each in pairs]
-
-
-def _rule_flags(optimizer: Any, params: Any, scheduler: Any, scheduler_params: Any) -> list[str]:
+def _rule(optimizer: Any, params: Any, scheduler: Any, scheduler_params: Any) -> dict[str, str]:
     native = find_native(optimizer, dict(params or {}))
     if native is None:
         raise ValueError(
@@ -419,7 +255,7 @@ def _rule_flags(optimizer: Any, params: Any, scheduler: Any, scheduler_params: A
             "native form. Use a name (sgd, adam, adamw, nadam, rmsprop, adagrad), or Node and "
             "Trainer, which run any optimizer."
         )
-    flags = _flags("--optimizer", native[0], "--optimizer-options", json.dumps(native[1]))
+    rule = {"optimizer": native[0], "optimizer_options": json.dumps(native[1])}
     if scheduler is not None:
         native = find_native_scheduler(scheduler, dict(scheduler_params or {}))
         if native is None:
@@ -427,113 +263,10 @@ def _rule_flags(optimizer: Any, params: Any, scheduler: Any, scheduler_params: A
                 f"[fit] the providers run without Python, and {scheduler!r} has no native form. "
                 "Use Node and Trainer, which run any scheduler."
             )
-        flags += _flags("--scheduler", native[0], "--scheduler-options", json.dumps(native[1]))
-    return flags
+        rule |= {"scheduler": native[0], "scheduler_options": json.dumps(native[1])}
+    return rule
 
 
-def _split(batch: Any) -> tuple[Any, Any]:
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-        raise ValueError(
-            f"[fit] expected a loader that yields (inputs, target), got {type(batch).__name__}"
-            + (f" of {len(batch)}." if isinstance(batch, (tuple, list)) else ".")
-        )
-    return batch[0], batch[1]
-
-
-def _call(inputs: Any) -> tuple[tuple, dict]:
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
-
-
-def _peek(loader: Iterable) -> Any:
-    """The first batch, with the random state left as it was."""
-    generator = getattr(loader, "generator", None)
-    own = None if generator is None else generator.get_state()
-    state = torch.get_rng_state()
-    try:
-        return next(iter(loader))
-    except StopIteration:
-        raise ValueError("[fit] expected a loader with a batch or more, got none.") from None
-    finally:
-        torch.set_rng_state(state)
-        if own is not None:
-            generator.set_state(own)
-
-
-def _pieces(leaves: list, size: int, parts: int) -> Iterator[list]:
-    if parts == 1:
-        yield leaves
-        return
-    cut = [
-        torch.tensor_split(x, parts)
-        if isinstance(x, torch.Tensor) and x.dim() and x.shape[0] == size
-        else [x] * parts
-        for x in leaves
-    ]
-    yield from (list(piece) for piece in zip(*cut, strict=True))
-
-
-@contextlib.contextmanager
-def _workplace(folder: str | os.PathLike | None) -> Iterator[Path]:
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        yield Path(folder)
-        return
-    with tempfile.TemporaryDirectory(prefix="ravnest-fit-") as temporary:
-        yield Path(temporary)
-
-
-def _plan(
-    program: Program, args: tuple, kwargs: dict, providers: int, clusters: int, place: Path
-) -> None:
-    """Cuts the model for this machine, unless the folder has a run that was cut off."""
-    nodes = _nodes(place)
-    roots = [_name(node) for node in nodes if node["stage"] == 0]
-    is_same = len(nodes) == providers and len(roots) == clusters
-    if is_same and any(_C.read_progress(os.fspath(place), root) for root in roots):
-        return
-    pool = {
-        str(i): {
-            "IP": f"127.0.0.1:{port}",
-            "benchmarks": {"ram": 1024, "bandwidth": 10_000, "speed": 50},
-        }
-        for i, port in enumerate(_free_ports(providers))
-    }
-    path = place / "node_configs.json"
-    path.write_text(json.dumps(pool, indent=1))
-    batch = next(
-        (x.shape[0] for x in pytree.tree_leaves(args) if isinstance(x, torch.Tensor) and x.dim()),
-        None,
-    )
-    clusterize(
-        program, args, kwargs, clusters=clusters, nodes=path, out=place, batch=batch, verbose=False
-    )
-
-
-def _name(node: dict) -> str:
-    return f"node_{node['id']}"
-
-
-def _nodes(place: Path) -> list[dict]:
-    names = [path.stem for path in (place / "nodes").glob("node_*.json")]
-    return sorted(
-        (_C.read_node(os.fspath(place), name) for name in names),
-        key=lambda node: (node["cluster"], node["stage"]),
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def _find_command() -> str:
-    beside = Path(sys.executable).with_name("ravnest")
-    found = os.fspath(beside) if beside.exists() else shutil.which("ravnest")
-    if found is None:
-        raise FileNotFoundError("[fit] expected the command `ravnest` beside Python, got none.")
-    return found
+def _batch_size(args: tuple, kwargs: dict) -> int:
+    leaves = pytree.tree_leaves((args, kwargs))
+    return next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)

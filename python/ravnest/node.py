@@ -1,33 +1,27 @@
 """Node: one provider's stage, as a script sees it."""
 
-import atexit
 import contextlib
-import functools
-import json
 import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ravnest import _C
-from ravnest.capture import capture
-from ravnest.display import Display, Silence
-from ravnest.leaf import DataMismatchError, Leaf, samples_in, twin
+from ravnest import _C, ending
+from ravnest.display import Display
+from ravnest.leaf import Leaf, samples_in, twin
 from ravnest.optim import Rule
-from ravnest.program import Program, _Signature
+from ravnest.place import Place
 from ravnest.structure import Structure
 
-_TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
+# Milliseconds of a wait in C++, which ends at once when there is something. In between Python looks
+# for Ctrl-C, whose handler runs nowhere else, and shows how it goes.
+_TICK = 100
 _LAST_WORK = 2000  # milliseconds for what the loop is at when a run is ended
 _GOODBYE = 10_000  # milliseconds for the others to answer
 _LAST_GOODBYE = 500  # where the run has ended, and they may have gone
-_INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 _NEVER = 2**62  # trainings that have ended
 _ACCURACIES = "val_accuracies.txt"
 _VALIDATIONS = ("val_accuracy", "accuracy")
@@ -85,8 +79,9 @@ class Node:
         compensation: Strength of DC-ASGD's correction of late gradients.
         predict_weights: Forward with the weights that are expected at the backward.
         trusted_network: Allow addresses beyond this machine without encryption.
-        quiet: Print nothing.
-        log_level: debug, info, warning (no progress) or error.
+        quiet: Print nothing but the sentence that ends a run badly.
+        log_level: ``"debug"`` (every connection, averaging and checkpoint), ``"info"`` (how it
+            goes, whom it waits for), ``"warning"`` (what went wrong) or ``"error"`` (what failed).
         node_data: Where the plan is.
 
     Raises:
@@ -144,8 +139,7 @@ class Node:
         if reduce_factor is not None:
             _check_count("reduce_factor", reduce_factor)
         self.name = name
-        self.node_data = os.fspath(node_data)
-        self._config = _C.read_node(self.node_data, name)
+        self.place = Place(node_data, name)
         self.criterion = criterion
         self.labels = labels
         self.test_labels = test_labels
@@ -158,14 +152,10 @@ class Node:
         )
         self._steps_on_epoch = lr_step_on_epoch_change
         self.rule.schedule(lr_scheduler, lr_scheduler_params, lr_step_on_epoch_change)
-        self.display = (
-            Silence(name, self.node_type)
-            if quiet
-            else Display(name, self.node_type, level=log_level)
-        )
+        self.display = Display(name, self.node_type, level=log_level, quiet=quiet)
         self._loss_file = Path(loss_filename)
         self.save = False
-        self._program = None if model is None else self._capture(model)
+        self._program = None if model is None else self.place.capture(model)
         self._options = {
             "schedule": schedule,
             "memory": memory,
@@ -190,11 +180,14 @@ class Node:
             "trusted_network": trusted_network,
         }
         self._leaf = self._make_leaf() if self.is_leaf else None
+        self.batches_per_epoch: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
         self._provider: _C.Provider | None = None
         self._is_closed = False
         self._last_status: dict[str, Any] = {}
         self.epoch: int | None = None  # of the data; None: by the passes and batches_per_epoch
-        self.batches_per_epoch: int | None = None
         self._passes = 0  # submitted for training
         self._ended_passes = 0  # of them, when the last training was ended
         self._trainings = 0  # that have ended
@@ -206,30 +199,30 @@ class Node:
     @property
     def node_type(self) -> str:
         """root, stem or leaf. The only node of a cluster is a root, and its leaf as well."""
-        return self._config["role"]
+        return self.place.role
 
     @property
     def is_root(self) -> bool:
-        return self._config["stage"] == 0
+        return self.place.is_root
 
     @property
     def is_leaf(self) -> bool:
-        return self._config["stage"] + 1 == self._config["stages"]
+        return self.place.is_leaf
 
     @property
     def input_names(self) -> list[str]:
         """Of the whole model's inputs, where they have one, at the root."""
-        return [name for name, _ in self._signature._slots if name]
+        return [name for name, _ in self.place.signature._slots if name]
 
     @property
     def stages(self) -> int:
         """In the node's cluster."""
-        return self._config["stages"]
+        return self.place.stages
 
     @property
     def status(self) -> dict[str, Any]:
         """How it goes: passes, loss, rate, delay and so on; empty before the start."""
-        return self._last_status if self._provider is None else self._provider.status()
+        return self._last_status if self._provider is None else self._provider.status().to_dict()
 
     # Starting.
 
@@ -246,28 +239,29 @@ class Node:
             raise ValueError(f"[node] {self.name} was closed; make a new Node.")
         provider = _C.Provider(
             **self._options,
-            node_data=self.node_data,
+            node_data=self.place.node_data,
             name=self.name,
             program=None if self._program is None else self._program._core,
             make_rule=self.rule.make,
             device=str(self.device),
             update_frequency=self.update_frequency,
             save=self.save,
-            loss_file=os.fspath(self._of_cluster(self._loss_file)),
-            accuracy_file=os.fspath(self._of_cluster(self._loss_file.with_name(_ACCURACIES))),
+            loss_file=os.fspath(self._loss_file),
+            accuracy_file=os.fspath(self._loss_file.with_name(_ACCURACIES)),
             criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
             score=None if self.test_labels is None or not self._leaf else self._leaf.score,
             on_learned=self.rule.note_loss if self.rule.wants_losses else None,
             on_notice=self.display.notice,
             on_averaged=self.display.averaged,
+            on_checkpoint=self.display.kept,
+            on_saved=self.display.saved,
         )
         if self._leaf is not None:
             source = provider if self._program is None else self._program._core
             self._leaf.structure = _structure(source.out_spec(True))
             self._leaf.eval_structure = _structure(source.out_spec(False))
         self._provider = provider
-        _started[id(self)] = self
-        _end_like_an_interrupt(signal.SIGTERM)
+        ending.keep(self)
         provider.start()
 
     def start_grpc_server(self) -> None:
@@ -293,14 +287,16 @@ class Node:
         self.start()
 
     def reset(self) -> None:
-        """Removes the checkpoint, so that the next run starts anew. Trained weights stay.
+        """Removes the checkpoint, so that the next run starts anew; a node that was closed may be
+        started again. Trained weights stay.
 
         Raises:
             ValueError: If the node is running.
         """
         if self._provider is not None:
             raise ValueError(f"[node] {self.name} is running; close it before reset().")
-        Path(_C.checkpoint_path(self.node_data, self.name)).unlink(missing_ok=True)
+        self.place.checkpoint.unlink(missing_ok=True)
+        self._begin()
 
     def configure(
         self,
@@ -372,7 +368,7 @@ class Node:
             self.end_validation()
             self._submit("predict", inputs)
             leaves = self._until(lambda: self._provider.take_prediction(_TICK))
-            return self._signature.result(leaves)
+            return self.place.signature.result(leaves)
         number = self._validation_batches or 0
         self._submit("validate", inputs, epoch=self._validations, part=number)
         self._validation_batches = number + 1
@@ -427,6 +423,7 @@ class Node:
 
     def skip_validation(self) -> None:
         """At the root: counts one that the run had before this process joined it."""
+        self._provider.skip_validation()
         self._validations += 1
 
     @property
@@ -457,12 +454,16 @@ class Node:
         self._wait_for_stage()
         return self._provider.weights()
 
-    def stop(self, exit_code: int = _INTERRUPTED, reason: str = "") -> None:
+    def stop(self, exit_code: int = ending.INTERRUPTED, reason: str = "") -> None:
         """Ends the run on all nodes, at once."""
         if self._provider is None:
             return
         self._provider.stop(exit_code, reason or f"{self.name} ended the run.")
         self._provider.wait_until_over(_LAST_WORK)
+        self.leave()
+
+    def leave(self) -> None:
+        """Lets go of a run that has ended."""
         self._close_provider(_LAST_GOODBYE)
 
     def close(self) -> None:
@@ -490,70 +491,22 @@ class Node:
         if error is None:
             self.close()
         else:
-            self.stop(1, f"{self.name}: {_sentence(error)}")
-
-    def do_and_end_well(self, work: Callable[[], Any]) -> Any:
-        """Calls `work`. What ends a run on purpose or from outside ends the script with a sentence
-        and an exit code; errors of the script come through. Either way the other nodes are told."""
-        # A context manager would not do: Ctrl-C reaches the providers of a terminal together, and
-        # the signal may be pending when another's end arrives, to be raised on the way there.
-        try:
-            try:
-                return work()
-            except _C.StoppedRun as stopped:
-                self._leave(stopped.exit_code, f"{self.name}: the run was ended. {stopped}")
-            except (_C.Error, DataMismatchError) as error:
-                self._leave(1, f"{self.name}: {error}")
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:
-                self.stop(1, f"{self.name}: {_sentence(error)}")
-                raise
-        except KeyboardInterrupt:
-            with _no_interrupts():
-                self.stop(_INTERRUPTED, f"{self.name} was interrupted.")
-                self._leave(_INTERRUPTED, f"{self.name} was interrupted; the run has ended.")
-
-    def _leave(self, exit_code: int, sentence: str) -> None:
-        with _no_interrupts():
-            self._close_provider(_LAST_GOODBYE)
-            self.display.clear()
-            _say(sentence)
-        raise SystemExit(exit_code) from None
+            self.stop(1, f"{self.name}: {ending.sentence_of(error)}")
 
     def _close_provider(self, timeout: int) -> None:
         self._is_closed = True
-        _started.pop(id(self), None)
+        ending.forget(self)
         provider, self._provider = self._provider, None
         if provider is not None:
             # What does not answer any more has been reported before.
             with contextlib.suppress(_C.Error, _C.StoppedRun, ValueError, RuntimeError):
                 provider.close(timeout)
-            self._last_status = provider.status()
+            self._last_status = provider.status().to_dict()
 
     # Inside.
 
-    def _of_cluster(self, path: Path) -> Path:
-        cluster = self._config["cluster"]
-        return path if cluster == 0 else path.with_stem(f"{path.stem}_{cluster}")
-
-    def _capture(self, model: nn.Module) -> Program:
-        stored = _C.read_stage(self.node_data, self.name)
-        examples = _C.example_inputs(stored)
-        args, kwargs = tuple(examples), {}
-        if self.stages == 1 and stored.in_spec(True):
-            args, kwargs = Structure.parse(stored.in_spec(True)).build(examples)
-        program = capture(model, args, kwargs)
-        outputs = _C.num_outputs(program._core), _C.num_outputs(stored)
-        if outputs[0] != outputs[1]:
-            raise ValueError(
-                f"[node] expected a model with the {outputs[1]} outputs of {self.name}'s "
-                f"sub-model, got one with {outputs[0]}."
-            )
-        return program
-
     def _make_leaf(self) -> Leaf:
-        if self.criterion is None and not self._has_loss():
+        if self.criterion is None and not self.place.has_loss:
             raise ValueError(
                 f"[node] {self.name} is the leaf and needs criterion=…: a function of the model's "
                 "output and a batch of labels."
@@ -572,10 +525,6 @@ class Node:
             device=self.device,
         )
 
-    def _has_loss(self) -> bool:
-        metadata = _C.read_stage(self.node_data, self.name).metadata
-        return metadata.get("loss") == "true"
-
     def _epoch_now(self) -> int:
         if self.epoch is not None:
             return self.epoch
@@ -588,12 +537,7 @@ class Node:
             args = tuple(tensors)
         else:
             args = () if tensors is None else (tensors,)
-        return self._signature.flatten(args, kwargs)
-
-    @functools.cached_property
-    def _signature(self) -> _Signature:
-        """Between calls of the whole model and its flat inputs and outputs, at the root."""
-        return _Signature(_WholeModel(self.node_data, self.name), False)
+        return self.place.signature.flatten(args, kwargs)
 
     def _submit(self, purpose: str, inputs: list, epoch: int = 0, part: int = 0) -> None:
         samples = samples_in(inputs) or 1
@@ -618,45 +562,6 @@ class Node:
             self.display.tick(self._provider.status)
 
 
-class _WholeModel:
-    """What the root knows of the whole model's inputs and outputs: model_inputs.json."""
-
-    def __init__(self, node_data: str, name: str):
-        path = Path(_C.stage_folder(node_data, name)) / "model_inputs.json"
-        with open(path, encoding="utf-8") as file:
-            self._file = json.load(file)
-        self.metadata = {"arguments": self._file.get("arguments", "")}
-
-    def inputs(self, training: bool) -> list[tuple[str, bool, Any]]:
-        return [(entry["name"], False, None) for entry in self._file["inputs"]]
-
-    def in_spec(self, training: bool) -> str:
-        return self._file["in_spec"]
-
-    def out_spec(self, training: bool) -> str:
-        return self._file.get("out_spec", "")
-
-
-@contextlib.contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Ctrl-C often comes to all providers of a terminal, and while they are ending already."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _end_like_an_interrupt(number: int) -> None:
-    """Whoever ends a provider from outside ends the run well, too."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(number) is signal.SIG_DFL:
-        signal.signal(number, signal.default_int_handler)
-
-
 def _structure(spec: str) -> Structure | None:
     return Structure.parse(spec) if spec else None
 
@@ -664,50 +569,3 @@ def _structure(spec: str) -> Structure | None:
 def _check_count(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"[node] expected {name} to be a whole number from 1, got {value!r}.")
-
-
-def _sentence(error: BaseException) -> str:
-    text = str(error).strip().split("\n")[0]
-    return text if text.startswith("[") else f"{type(error).__name__}: {text}"
-
-
-# Nodes at work, kept until they are closed. A script that ends leaves its runs well; one that
-# failed, with the reason.
-_started: dict[int, Node] = {}
-_owner = os.getpid()
-
-
-def _end(node: Node, failure: BaseException | None) -> None:
-    if isinstance(failure, KeyboardInterrupt):
-        raise failure
-    if failure is not None:
-        node.stop(1, f"{node.name}: {_sentence(failure)}")
-    else:
-        node.close()
-
-
-def _say(sentence: str) -> None:
-    # In one write: `print` makes two, between which another node's sentence may come.
-    sys.stderr.write(sentence + "\n")
-    sys.stderr.flush()
-
-
-@atexit.register
-def _end_all() -> None:
-    if os.getpid() != _owner:
-        return  # a fork of the provider, such as a loader's worker
-    # Of a session at the prompt, the last error is not its end.
-    failure = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    exit_code = 0
-    for node in list(_started.values()):
-        try:
-            node.do_and_end_well(functools.partial(_end, node, failure))
-        except SystemExit as ended:
-            exit_code = exit_code or int(ended.code)
-        except BaseException as error:
-            _say(f"{node.name}: {_sentence(error)}")
-            exit_code = exit_code or 1
-    if exit_code and failure is None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)  # the interpreter's own is settled by now

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ravnest.ending import end_well
 from ravnest.leaf import is_ordered, map_tensors, shuffles_alone
 from ravnest.node import Node
 
@@ -33,7 +34,7 @@ def _whole_training(train: Callable) -> Callable:
 
         self._is_training = True
         try:
-            return self.node.do_and_end_well(work)
+            return end_well(self.node, work)
         finally:
             self._is_training = False
 
@@ -46,7 +47,7 @@ def _ends_well(method: Callable) -> Callable:
         if self._is_training:
             return method(self, *args, **kwargs)
         self._configure()
-        return self.node.do_and_end_well(functools.partial(method, self, *args, **kwargs))
+        return end_well(self.node, functools.partial(method, self, *args, **kwargs))
 
     return run
 
@@ -226,9 +227,13 @@ class Trainer:
             lr_scheduler_params=self.lr_scheduler_params,
             step_size=self.step_size,
         )
-        self.node.display.epochs = self.epochs
         length = _length(self.train_loader)
-        self.node.batches_per_epoch = self.node.display.batches = length
+        if isinstance(self.train_loader, torch.Tensor):
+            length = len(self.train_loader.split(self.batch_size))
+        self.node.batches_per_epoch = length
+        # Whatever was given, prelim_checks complains of it.
+        epochs = self.epochs if isinstance(self.epochs, int) else None
+        self.node.display.expect(epochs, length)
 
 
 def _input_of(batch: Any) -> Any:

@@ -7,7 +7,9 @@
 #include <sstream>
 
 #include "convert.h"
+#include "display.h"
 #include "fuse.h"
+#include "local_server.h"
 #include "optim.h"
 #include "planning.h"
 #include "plot.h"
@@ -347,7 +349,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   ravnest::python::bind_planning(module);
   ravnest::python::bind_optim(module);
   ravnest::python::bind_provider(module);
+  ravnest::python::bind_display(module);
   ravnest::python::bind_requester(module);
+  ravnest::python::bind_local_server(module);
   ravnest::python::bind_fuse(module);
   ravnest::python::bind_plot(module);
 

@@ -1,6 +1,10 @@
 #include "fuse.h"
 
+#include <torch/csrc/jit/python/pybind_utils.h>
+
 #include "ravnest/fuse/fuse.h"
+#include "ravnest/package/safetensors.h"
+#include "ravnest/provider/checkpoint.h"
 
 namespace py = pybind11;
 
@@ -14,6 +18,17 @@ void bind_fuse(py::module_& module) {
         fuse::write_state_dict(fuse::fuse_cluster(node_data, cluster), out);
       },
       py::arg("node_data"), py::arg("cluster"), py::arg("out"));
+  module.def(
+      "read_safetensors",
+      [](const std::string& path) {
+        std::map<std::string, at::Tensor> tensors;
+        const py::gil_scoped_release release;
+        for (const auto& [name, stored] : package::read_safetensors(path).tensors) {
+          tensors.emplace(name, provider::from_stored(stored));
+        }
+        return tensors;
+      },
+      py::arg("path"));
 }
 
 }  // namespace ravnest::python

@@ -4,7 +4,7 @@
 
 namespace ravnest::python {
 
-// Adds fuse_cluster.
+// Adds fuse_cluster and read_safetensors.
 void bind_fuse(pybind11::module_& module);
 
 }  // namespace ravnest::python

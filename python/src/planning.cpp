@@ -80,7 +80,7 @@ Plan make_plan(const BoundProgram& program, const std::string& nodes,
   return planner::make_plan(program.program(), pool, options);
 }
 
-planner::Schedule to_schedule(const std::string& name) {
+planner::Schedule to_simulated_schedule(const std::string& name) {
   for (const planner::Schedule schedule : {planner::Schedule::kAsync, planner::Schedule::kSync}) {
     if (name == planner::name_of(schedule)) {
       return schedule;
@@ -114,7 +114,7 @@ void bind_planning(py::module_& module) {
              std::uint64_t seed, double timeline_seconds) {
             SimulateOptions options;
             options.seconds = seconds;
-            options.schedule = to_schedule(schedule);
+            options.schedule = to_simulated_schedule(schedule);
             options.micro_batches = micro_batches;
             options.reduce_factor = reduce_factor;
             for (const auto& [machine, from, to] : absences) {

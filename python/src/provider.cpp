@@ -1,10 +1,7 @@
 #include "provider.h"
 
-#include <torch/csrc/jit/python/pybind_utils.h>
-
 #include "convert.h"
-#include "python_call.h"
-#include "python_rule.h"
+#include "provider_options.h"
 #include "ravnest/base/error.h"
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/engine/convert.h"
@@ -13,8 +10,6 @@
 #include "ravnest/provider/provider.h"
 #include "ravnest/provider/score.h"
 #include "ravnest/provider/stopped.h"
-
-namespace py = pybind11;
 
 namespace ravnest::python {
 
@@ -29,31 +24,6 @@ using provider::ProviderCallbacks;
 using provider::ProviderOptions;
 using provider::Purpose;
 
-template <typename Value>
-Value named(const char* what, const std::string& name,
-            const std::vector<std::pair<const char*, Value>>& known) {
-  std::string names;
-  for (const auto& [each, value] : known) {
-    if (name == each) {
-      return value;
-    }
-    names += concat(names.empty() ? "" : " or ", each);
-  }
-  throw_invalid("[node] expected ", what, " to be ", names, ", got '", name, "'.");
-}
-
-provider::Schedule to_schedule(const std::string& name) {
-  using provider::Schedule;
-  return named<Schedule>("schedule", name,
-                         {{"async", Schedule::kAsync}, {"sync", Schedule::kSync}});
-}
-
-engine::PassMemory to_memory(const std::string& name) {
-  using engine::PassMemory;
-  return named<PassMemory>("memory", name,
-                           {{"stash", PassMemory::kStash}, {"recompute", PassMemory::kRecompute}});
-}
-
 Purpose to_purpose(const std::string& name) {
   return named<Purpose>("a pass", name,
                         {{"train", Purpose::kTrain},
@@ -61,182 +31,12 @@ Purpose to_purpose(const std::string& name) {
                          {"predict", Purpose::kPredict}});
 }
 
-const char* name_of(transport::NoticeKind kind) {
-  using transport::NoticeKind;
-  switch (kind) {
-    case NoticeKind::kWaiting:
-      return "waiting";
-    case NoticeKind::kOpen:
-      return "open";
-    case NoticeKind::kLost:
-      return "lost";
-    case NoticeKind::kClosed:
-      return "closed";
-    case NoticeKind::kFailed:
-      return "failed";
-    case NoticeKind::kRefused:
-      return "refused";
-  }
-  return "";
-}
-
-py::list to_python(std::vector<c10::IValue> values) {
-  py::list converted;
-  for (c10::IValue& value : values) {
-    converted.append(torch::jit::toPyObject(std::move(value)));
-  }
-  return converted;
-}
-
-// (pass, epoch, samples, part), and what the stage gave.
-py::object ask(const py::object& callback, const PassHeader& header,
-               const std::vector<c10::IValue>& outputs) {
-  return callback(py::make_tuple(header.pass, header.epoch, header.samples, header.part),
-                  to_python(outputs));
-}
-
-provider::LossAndGradients to_graded(const py::object& answer) {
-  const auto pair = answer.cast<py::tuple>();
-  provider::LossAndGradients graded{.loss = pair[0].cast<double>(), .gradients = {}};
-  for (const py::handle gradient : pair[1]) {
-    graded.gradients.push_back(gradient.is_none() ? at::Tensor() : gradient.cast<at::Tensor>());
-  }
-  return graded;
-}
-
-PassResult to_result(const py::object& answer) {
-  const auto [loss, correct, counted] =
-      answer.cast<std::tuple<double, std::int64_t, std::int64_t>>();
-  return {.loss = loss, .correct = correct, .counted = counted};
-}
-
-// What was given under a name; None is nothing.
-class Given {
- public:
-  explicit Given(py::kwargs given) : given_(std::move(given)) {}
-
-  py::object take(const char* name) {
-    return given_.contains(name) ? given_.attr("pop")(name).cast<py::object>() : py::none();
-  }
-
-  Shared take_shared(const char* name) {
-    py::object value = take(name);
-    return value.is_none() ? nullptr : share(std::move(value));
-  }
-
-  template <typename Value>
-  void take(const char* name, Value& value) {
-    if (const py::object given = take(name); !given.is_none()) {
-      value = given.cast<Value>();
-    }
-  }
-
-  // Throws where something was not taken.
-  void finish() const {
-    if (!given_.empty()) {
-      throw_invalid("[node] unknown options: ", py::str(py::list(given_)).cast<std::string>(), ".");
-    }
-  }
-
- private:
-  py::kwargs given_;
-};
-
-ProviderCallbacks to_callbacks(Given& given) {
-  ProviderCallbacks callbacks;
-  if (const Shared criterion = given.take_shared("criterion")) {
-    callbacks.criterion = [criterion](const PassHeader& header, const auto& outputs) {
-      return call_python([&] { return to_graded(ask(*criterion, header, outputs)); });
-    };
-  }
-  if (const Shared score = given.take_shared("score")) {
-    callbacks.score = [score](const PassHeader& header, const auto& outputs) {
-      return call_python([&] { return to_result(ask(*score, header, outputs)); });
-    };
-  }
-  if (const Shared on_learned = given.take_shared("on_learned")) {
-    callbacks.on_learned = [on_learned](const PassHeader&, const PassResult& result) {
-      call_python([&] { (*on_learned)(result.loss); });
-    };
-  }
-  if (const Shared on_notice = given.take_shared("on_notice")) {
-    callbacks.on_notice = [on_notice](const transport::Notice& notice) {
-      call_python([&] { (*on_notice)(name_of(notice.kind), notice.peer, notice.text); });
-    };
-  }
-  if (const Shared on_averaged = given.take_shared("on_averaged")) {
-    callbacks.on_averaged = [on_averaged](const provider::AveragingNews& news) {
-      const double seconds = std::chrono::duration<double>(news.duration).count();
-      call_python([&] { (*on_averaged)(news.round, seconds, news.nbytes, news.members); });
-    };
-  }
-  return callbacks;
-}
-
-provider::AveragingWords to_averaging(Given& given) {
-  provider::AveragingWords words;
-  given.take("reduce_factor", words.every);
-  given.take("averaging", words.averaging);
-  given.take("average_optim", words.with_rule);
-  given.take("averaging_codec", words.codec);
-  given.take("robust", words.robust);
-  given.take("reduce", words.reduce);
-  given.take("outer", words.outer);
-  given.take("outer_lr", words.outer_rate);
-  given.take("outer_momentum", words.outer_momentum);
-  given.take("streams", words.streams);
-  given.take("patience", words.patience);
-  return words;
-}
-
-ProviderOptions to_options(Given& given) {
-  ProviderOptions options;
-  std::string path = "node_data";
-  given.take("node_data", path);
-  options.node_data = path;
-  given.take("name", options.name);
-  if (const py::object program = given.take("program"); !program.is_none()) {
-    const auto core = program.cast<std::shared_ptr<BoundProgram>>();
-    options.make_program = [core] { return BoundProgram(core->snapshot()); };
-  }
-  if (const Shared make = given.take_shared("make_rule")) {
-    options.make_rule = [make] { return call_python([&] { return make_rule((*make)()); }); };
-  }
-  std::string name = "async";
-  given.take("schedule", name);
-  options.schedule = to_schedule(name);
-  given.take("memory", name = "stash");
-  options.memory = to_memory(name);
-  given.take("device", name = "cpu");
-  options.device = c10::Device(name);
-  given.take("update_frequency", options.update_frequency);
-  given.take("compensation", options.compensation);
-  given.take("predict_weights", options.predict_weights);
-  given.take("codec", options.codec);
-  options.averaging = provider::to_options(to_averaging(given));
-  given.take("checkpoint_every", options.checkpoint_every);
-  given.take("resume", options.resume);
-  given.take("save", options.save);
-  given.take("trusted_network", options.is_network_trusted);
-  if (const py::object threads = given.take("threads"); !threads.is_none()) {
-    options.threads = threads.cast<int>();
-  }
-  given.take("loss_file", path = "");
-  options.loss_file = path;
-  given.take("accuracy_file", path = "");
-  options.accuracy_file = path;
-  std::int64_t milliseconds = options.return_within.count();
-  given.take("return_within", milliseconds);
-  options.return_within = Milliseconds(milliseconds);
-  return options;
-}
-
 // Ends with the GIL released: the loop's thread may need it to come to its end.
 class PythonProvider {
  public:
   explicit PythonProvider(const py::kwargs& kwargs) {
     Given given(py::kwargs(kwargs.attr("copy")().cast<py::dict>()));
-    ProviderOptions options = to_options(given);
+    ProviderOptions options = to_provider_options(given);
     ProviderCallbacks callbacks = to_callbacks(given);
     given.finish();
     const py::gil_scoped_release release;
@@ -286,8 +86,14 @@ py::dict to_python(const Provider::Status& status) {
   described["updates"] = status.loop.updates;
   described["delay"] = status.loop.delay;
   described["max_delay"] = status.loop.max_delay;
+  py::dict delays;
+  for (std::size_t delay = 0; delay < status.loop.delays.size(); ++delay) {
+    delays[py::int_(delay)] = status.loop.delays[delay];
+  }
+  described["delays"] = delays;
+  described["skipped"] = status.loop.skipped;
   described["versions"] = status.loop.versions;
-  described["busy"] = status.loop.busy;
+  described["busy"] = status.loop.busy();
   described["averagings"] = status.averagings;
   described["averaged_bytes"] = status.averaged_bytes;
   return described;
@@ -312,17 +118,7 @@ std::optional<py::list> take_prediction(const PythonProvider& self, std::int64_t
     const py::gil_scoped_release release;
     outputs = self->take_prediction(Milliseconds(timeout));
   }
-  return outputs ? std::optional(to_python(std::move(*outputs))) : std::nullopt;
-}
-
-// The lock is not waited for with the GIL: its holder may be asking Python.
-py::dict status(const PythonProvider& self) {
-  Provider::Status status;
-  {
-    const py::gil_scoped_release release;
-    status = self->status();
-  }
-  return to_python(status);
+  return outputs ? std::optional(to_python_list(std::move(*outputs))) : std::nullopt;
 }
 
 std::string out_spec(const PythonProvider& self, bool training) {
@@ -337,6 +133,9 @@ bool waits(const PythonProvider& self, std::int64_t timeout) {
 
 void bind_class(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<Provider::Status>(module, "Status").def("to_dict", [](const Provider::Status& self) {
+    return to_python(self);
+  });
   py::class_<PythonProvider>(module, "Provider")
       .def(py::init<const py::kwargs&>())
       .def(
@@ -352,6 +151,8 @@ void bind_class(py::module_& module) {
           "end_training", [](const PythonProvider& self) { self->end_training(); }, Release())
       .def(
           "end_validation", [](const PythonProvider& self) { self->end_validation(); }, Release())
+      .def(
+          "skip_validation", [](const PythonProvider& self) { self->skip_validation(); }, Release())
       .def(
           "wait_for_training",
           [](const PythonProvider& self, std::int64_t seen, std::int64_t timeout) {
@@ -377,7 +178,9 @@ void bind_class(py::module_& module) {
           "save", [](const PythonProvider& self) { self->save(); }, Release())
       .def(
           "weights", [](const PythonProvider& self) { return self->weights(); }, Release())
-      .def("status", &status)
+      // The lock is not waited for with the GIL: its holder may be asking Python.
+      .def(
+          "status", [](const PythonProvider& self) { return self->status(); }, Release())
       .def(
           "stop",
           [](const PythonProvider& self, int exit_code, const std::string& reason) {

@@ -4,7 +4,7 @@
 
 namespace ravnest::python {
 
-// Adds Requester and read_progress.
+// Adds Requester and RemoteJob.
 void bind_requester(pybind11::module_& module);
 
 }  // namespace ravnest::python

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from local_server import Pool
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
@@ -11,3 +12,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 def one_thread():
     """Sums come out in one order only, and a loaded machine stays usable."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def lasting_pool(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAVNEST_HOME", str(folder / "home"))
+        pool = Pool(folder)
+        try:
+            yield pool
+        finally:
+            pool.end()
+
+
+@pytest.fixture
+def pool(lasting_pool):
+    try:
+        yield lasting_pool
+    finally:
+        lasting_pool.settle()

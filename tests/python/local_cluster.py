@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+from torch import nn
+
 import ravnest
 from ravnest import Node, Trainer
 
@@ -62,9 +64,11 @@ class Cluster:
             "checkpoint_every": 0,
         }
         self.nodes = []
+        by_name = ("labels", "test_labels", "model")
         for name in names:
             given = {
-                k: v(name) if k in ("labels", "test_labels") else v for k, v in options.items()
+                k: v(name) if k in by_name and not isinstance(v, nn.Module) else v
+                for k, v in options.items()
             }
             self.nodes.append(Node(name=name, **{**common, **given}))
         self.errors = {}

@@ -1,5 +1,8 @@
-"""Clusters whose machines die, or stand still, while others average: each a process of its own."""
+"""Clusters that average: of different lengths, as scripts, with machines that die or stop."""
 
+import copy
+import json
+import os
 import signal
 import threading
 import time
@@ -7,14 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_cluster import Scripts
+from local_cluster import Cluster, Scripts, write_pool
+from safetensors.torch import load_file
 from test_node import Task
+from test_trainer import CLUSTER, MODEL, PROVIDER
+from torch.utils.data import DataLoader, Subset
 
 import ravnest
-from ravnest import Node, Trainer
+from ravnest import _C, Node, Trainer
 
 EPOCHS = 60  # of the second cluster, each of ten batches
-WAITS = 30  # the epoch before which it waits for the file "go"
+GATES = {30: "go", EPOCHS: "end"}  # epochs before which it waits for a file
 
 
 def make_node(folder, name, **options):
@@ -33,11 +39,11 @@ def make_node(folder, name, **options):
 
 
 ALONE = """
-import sys
+import json, sys
 from test_clusters import EPOCHS, Gated, make_node
 from ravnest import Trainer
-folder, name, reduce = sys.argv[1:]
-node = make_node(folder, name, reduce=reduce)
+folder, name, options = sys.argv[1:]
+node = make_node(folder, name, **json.loads(options))
 Trainer(node=node, train_loader=Gated(folder), epochs=EPOCHS, save=True).train()
 """
 
@@ -55,9 +61,9 @@ class Gated:
 
     def __iter__(self):
         self.epoch += 1
-        if self.epoch == WAITS:
+        if gate := GATES.get(self.epoch):
             (self.folder / "waits").touch()
-            while not (self.folder / "go").exists():
+            while not (self.folder / gate).exists():
                 time.sleep(0.01)
         return iter(self.loader)
 
@@ -113,31 +119,158 @@ class First:
         assert not self.thread.is_alive() and self.error is None, self.error
 
 
-@pytest.mark.parametrize("reduce", ["grpc", "gloo"])
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_cluster_that_was_away_averages_again(tmp_path, how, reduce):
+def fuse(folder):
+    """The weights of both clusters."""
+    return [ravnest.model_fusion(i, folder / "node_data", folder / f"{i}.pt") for i in (0, 1)]
+
+
+def assert_same(one, two):
+    for name, value in one.items():
+        assert torch.equal(value, two[name]), name
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        ("killed", {}),
+        ("killed", {"reduce": "gloo"}),
+        ("killed", {"outer": "nesterov"}),
+        ("killed", {"averaging_codec": "int8"}),
+        ("stopped", {}),
+        ("stopped", {"reduce": "gloo"}),
+        ("stopped", {"outer": "nesterov"}),
+        ("stopped", {"averaging_codec": "int8"}),
+    ],
+)
+def test_a_cluster_that_was_away_averages_again(tmp_path, how, options):
     first, second = Task("mlp", batches=10).plan(tmp_path, 2, clusters=2)
     (tmp_path / "alone.py").write_text(ALONE)
+    given = json.dumps(options)
     with Scripts(tmp_path) as scripts:
-        cluster = First(tmp_path, first, reduce=reduce)
-        victim = scripts.start(second, "alone.py", tmp_path, second, reduce)
+        cluster = First(tmp_path, first, **options)
+        victim = scripts.start(second, "alone.py", tmp_path, second, given)
         cluster.wait_for(members=2, count=2)
         victim.send_signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
         cluster.wait_for(members=1, count=1)
         (tmp_path / "waits").unlink(missing_ok=True)
         if how == "killed":
             victim.wait()
-            scripts.start(second, "alone.py", tmp_path, second, reduce)
+            scripts.start(second, "alone.py", tmp_path, second, given)
             scripts.wait_for((tmp_path / "waits").exists, "return")
         else:
             victim.send_signal(signal.SIGCONT)
         (tmp_path / "go").touch()
         cluster.wait_for(members=2, count=1)
+        (tmp_path / "end").touch()
         cluster.end()
         assert set(scripts.exit_codes().values()) == {0}, scripts.logs()
     assert len(cluster.averaged[-1]) == 2, "the last is of both"
-    one, two = (
-        ravnest.model_fusion(i, tmp_path / "node_data", tmp_path / f"{i}.pt") for i in (0, 1)
-    )
+    assert_same(*fuse(tmp_path))
+
+
+def parts_of(task, counts):
+    """The data in loaders of so many batches, without overlap."""
+    edges = [0]
+    for count in counts:
+        edges.append(edges[-1] + count * task.batch)
+    return [
+        DataLoader(Subset(task.data, range(*pair)), batch_size=task.batch)
+        for pair in zip(edges, edges[1:], strict=False)
+    ]
+
+
+def train_side_by_side(task, folder, names, loaders, **options):
+    """Clusters in this process, each with a loader of its own; their nodes, as plans have them."""
+    nodes = [_C.read_node(os.fspath(folder / "node_data"), name) for name in names]
+    clusters, threads = [], []
+    for number, loader in enumerate(loaders):
+        cluster = Cluster(
+            folder,
+            [name for name, node in zip(names, nodes, strict=True) if node["cluster"] == number],
+            schedule="sync",
+            optimizer=torch.optim.SGD,
+            optimizer_params={"lr": 0.05},
+            criterion=task.loss,
+            labels=lambda _, loader=loader: loader,
+            **options,
+        )
+        clusters.append(cluster)
+        threads.append(
+            threading.Thread(
+                target=cluster.train,
+                args=(lambda loader=loader: loader,),
+                kwargs={"save": True},
+                daemon=True,
+            )
+        )
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a cluster does not end"
+    assert [cluster.errors for cluster in clusters] == [{} for _ in clusters]
+    return nodes
+
+
+def train_here(task, loader):
+    model = copy.deepcopy(task.model).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for batch in loader:
+        optimizer.zero_grad()
+        task.loss(model(batch[0]), batch).backward()
+        optimizer.step()
+    return model.state_dict()
+
+
+def test_clusters_of_three_and_two_with_other_cuts_end_with_the_mean(tmp_path):
+    task = Task("gpt", batch=8, batches=24)
+    names = task.plan(tmp_path, 5, clusters=2)
+    loaders = parts_of(task, (12, 12))
+    nodes = train_side_by_side(task, tmp_path, names, loaders, reduce_factor=1000)
+    lengths = [[node["cluster"] for node in nodes].count(i) for i in (0, 1)]
+    assert sorted(lengths) == [2, 3]
+    held = [
+        {
+            frozenset(load_file(path))
+            for path in (tmp_path / "node_data").glob(f"cluster_{i}/*/*.safetensors")
+        }
+        for i in (0, 1)
+    ]
+    assert not held[0] & held[1], "every cut is at another place"
+    one, two = fuse(tmp_path)
+    assert_same(one, two)
+    apart = [train_here(task, loader) for loader in loaders]
     for name, value in one.items():
-        assert torch.equal(value, two[name]), name
+        mean = (apart[0][name] + apart[1][name]) / 2
+        torch.testing.assert_close(value, mean, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_counters_take_the_largest_and_statistics_the_mean(tmp_path):
+    task = Task("cnn", batch=8, batches=16)
+    names = task.plan(tmp_path, 2, clusters=2)
+    loaders = parts_of(task, (6, 10))
+    train_side_by_side(task, tmp_path, names, loaders, reduce_factor=1000)
+    one, two = fuse(tmp_path)
+    assert_same(one, two)
+    apart = [train_here(task, loader) for loader in loaders]
+    assert [state["bn_1.num_batches_tracked"] for state in apart] == [6, 10]
+    assert one["bn_1.num_batches_tracked"] == 10
+    for name in ("bn_1.running_mean", "bn_1.running_var"):
+        mean = (apart[0][name] + apart[1][name]) / 2
+        torch.testing.assert_close(one[name], mean, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_six_scripts_are_two_clusters_with_the_same_weights(tmp_path):
+    provider = PROVIDER.replace("criterion=loss_fn,", "criterion=loss_fn, reduce_factor=4,")
+    assert provider != PROVIDER
+    for name, text in (("model", MODEL), ("cluster", CLUSTER), ("provider", provider)):
+        (tmp_path / f"{name}.py").write_text(text)
+    write_pool(tmp_path, 6)
+    with Scripts(tmp_path) as scripts:
+        scripts.start("cluster", "cluster.py")
+        assert scripts.exit_codes() == {"cluster": 0}, scripts.logs()
+        assert len(list((tmp_path / "node_data").glob("cluster_*"))) == 2
+        for i in (5, 0, 4, 1, 3, 2):
+            scripts.start(f"node_{i}", "provider.py", f"node_{i}", 3)
+        assert set(scripts.exit_codes(within=120).values()) == {0}, scripts.logs()
+    assert_same(*fuse(tmp_path))

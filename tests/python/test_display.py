@@ -1,23 +1,14 @@
-"""The line that a provider shows of itself."""
+"""What is shown of a provider and of a run. What a provider says, and when, is in
+tests/provider/display_test.cpp."""
 
 import io
+import threading
+import time
 
 import pytest
 
-from ravnest.display import Board, Display, Silence
-
-STATUS = {
-    "epoch": 1,
-    "passes": 15,
-    "resumed": 0,
-    "samples": 960,
-    "loss": 0.25,
-    "samples_per_second": 320.0,
-    "delay": 2,
-    "max_delay": 4,
-    "averagings": 0,
-    "averaged_bytes": 0,
-}
+from ravnest import _C
+from ravnest.display import Board, Display
 
 
 class Clock:
@@ -37,69 +28,85 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-def make(out, **options):
-    display = Display("node_0", "root", out=out, **options)
-    display.epochs, display.batches = 3, 10
-    return display
+def notice(kind, text, channel="forward"):
+    return _C.Notice(getattr(_C.NoticeKind, kind), "node_1", channel, text)
 
 
-def test_it_says_seldom_how_it_goes(clock):
+def say_everything(display):
+    display.notice(notice("OPEN", "open"))
+    display.notice(notice("LOST", "lost"))
+    display.notice(notice("FAILED", "nothing saved", channel=""))
+    display.averaged(3, 0.007, 5200, ["node_0", "node_4"])
+    display.kept("checkpoint", 100)
+    display.saved("weights", 120)
+    display.say("said")
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"level": "debug"}, ["open", "lost", "nothing saved", "node_0: averaging 3 with node_4 "]),
+        ({"level": "info"}, ["lost", "nothing saved", "said"]),
+        ({"level": "warning"}, ["lost", "nothing saved"]),
+        ({"level": "error"}, ["nothing saved"]),
+        ({"quiet": True}, []),
+    ],
+    ids=["debug", "info", "warning", "error", "quiet"],
+)
+def test_each_level_says_what_it_is_for(options, wanted):
     out = io.StringIO()
-    display = make(out)
-    display.tick(lambda: {**STATUS, "passes": 5})
-    for _ in range(30):
-        clock.now += 1.0
-        display.tick(lambda: STATUS)
+    say_everything(Display("node_0", "root", out=out, **options))
     lines = out.getvalue().splitlines()
-    assert len(lines) == 3, "every ten seconds"
-    assert lines[0].startswith(
-        "node_0 (root), epoch 2/3, batch 5/10, loss 0.25, 320 samples/s, delay 2, "
-    )
-    assert lines[0].endswith("15 s left"), "10 batches took 10 s, and 15 are left"
+    if options.get("level") == "debug":
+        assert len(lines) == 7
+        lines = [line[: len(start)] for line, start in zip(lines, wanted, strict=False)]
+    assert lines == wanted
 
 
-def test_on_a_terminal_it_stays_in_its_line(clock):
-    out = Terminal()
-    display = make(out)
-    display.tick(lambda: {**STATUS, "passes": 5})
-    for _ in range(10):
-        clock.now += 1.0
-        display.tick(lambda: STATUS)
-    assert out.getvalue().count("\r") == 10 and "\n" not in out.getvalue()
-    display.summary(STATUS)
-    last = out.getvalue().split("\r")[-1]
-    assert last.startswith("node_0 (root): trained on 15 batches in 3.0 s, 320 samples/s")
-    assert last.endswith("\n")
+def test_a_terminal_that_can_do_nothing_gets_plain_lines(monkeypatch):
+    for kind, wanted in (("dumb", "lost\n"), ("xterm", "lost\n\r\033[K\033[?7llost\033[?7h")):
+        monkeypatch.setenv("TERM", kind)
+        out = Terminal()
+        display = Display("node_0", "root", out=out)
+        display.notice(notice("LOST", "lost"))
+        display.notice(notice("LOST", "lost"))
+        assert out.getvalue() == wanted
 
 
-def test_waits_are_worth_a_line_when_they_are_long(clock):
-    out = io.StringIO()
-    display = make(out)
-    for second in range(25):
-        clock.now += 1.0
-        display.notice("waiting", "node_1", f"node_0 waits for node_1 ({second} s)")
-    display.notice("open", "node_1", "node_0 is connected to node_1")
-    assert out.getvalue().splitlines() == [
-        "node_0 waits for node_1 (2 s)",
-        "node_0 waits for node_1 (12 s)",
-        "node_0 waits for node_1 (22 s)",
-        "node_0 is connected to node_1",
+def test_a_level_that_is_none():
+    with pytest.raises(ValueError, match="log_level to be debug, info, warning or error"):
+        Display("node_0", "root", level="loud")
+
+
+class Slow(io.StringIO):
+    """Counts who writes at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.writers = 0
+        self.most = 0
+
+    def write(self, text):
+        self.writers += 1
+        self.most = max(self.most, self.writers)
+        time.sleep(0.001)
+        self.writers -= 1
+        return super().write(text)
+
+
+def test_threads_write_one_after_the_other():
+    out = Slow()
+    display = Display("node_0", "root", out=out)
+    threads = [
+        threading.Thread(target=lambda i=i: [display.say(f"line of {i}") for _ in range(20)])
+        for i in range(4)
     ]
-
-
-def test_a_lost_neighbour_is_named_at_once(clock):
-    out = io.StringIO()
-    make(out, level="warning").notice("lost", "node_1", "node_0 lost node_1")
-    assert out.getvalue() == "node_0 lost node_1\n"
-
-
-def test_quiet(clock, capsys):
-    silent = Silence("node_0", "root")
-    silent.notice("lost", "node_1", "lost")
-    silent.tick(lambda: STATUS)
-    silent.say("done")
-    silent.summary(STATUS)
-    assert capsys.readouterr() == ("", "")
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert out.most == 1
+    assert len(out.getvalue().splitlines()) == 80
 
 
 def test_a_board_shows_all_providers_in_place(clock):

@@ -1,5 +1,7 @@
 """fit: a model trained by processes without Python."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import textwrap
 
 import pytest
 import torch
+from local_server import RAVNEST, wait_until
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -143,17 +146,26 @@ def test_ctrl_c_leaves_no_provider_behind(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     assert script.stdout is not None
     assert script.stdout.readline().strip() == "1"
-    children = subprocess.run(
-        ["ps", "--ppid", str(script.pid), "-o", "pid="], capture_output=True, text=True, check=True
-    ).stdout.split()
+    children = children_of(script.pid)
     assert len(children) == 2
+    children += [stage for child in children for stage in children_of(child)]
+    assert len(children) == 4
     script.send_signal(signal.SIGINT)
     script.communicate(timeout=30)
     assert script.returncode != 0
     assert not any(_is_running(child) for child in children)
+    assert not list(tmp_path.glob("ravnest-*"))
+
+
+def children_of(pid: int | str, name: str = "") -> list[str]:
+    words = ["ps", "--ppid", str(pid), "-o", "pid=,comm="]
+    said = subprocess.run(words, capture_output=True, text=True).stdout
+    found = [line.split(maxsplit=1) for line in said.splitlines()]
+    return [child for child, command in found if command.startswith(name)]
 
 
 def _is_running(pid: str) -> bool:
@@ -247,3 +259,118 @@ def test_a_run_that_was_cut_off_goes_on_from_its_folder(tmp_path):
     whole = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 4)
     assert resumed.history["loss"] == pytest.approx(whole[12:], abs=1e-5)
     assert train().history["loss"] == pytest.approx(whole, abs=1e-5)  # the next one begins anew
+
+
+CRASH = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_fit import train_in
+def tell(run):
+    print(run.epoch, flush=True)
+    if run.epoch == 4:
+        sys.stdin.read()
+train_in(sys.argv[2], tell)
+"""
+
+
+def train_in(folder, *callbacks, clusters: int = 1):
+    return ravnest.fit(
+        make_model(),
+        DataLoader(make_data(), batch_size=16),
+        criterion=nn.functional.cross_entropy,
+        optimizer_params={"lr": 0.01},
+        epochs=8,
+        val_loader=DataLoader(make_data(), batch_size=48),
+        providers=2,
+        clusters=clusters,
+        schedule="sync",
+        folder=folder,
+        checkpoint_every=4,
+        callbacks=callbacks,
+        quiet=True,
+    )
+
+
+def test_a_run_that_was_killed_goes_on_from_its_checkpoint(tmp_path):
+    folder = tmp_path / "run"
+    words = [sys.executable, "-c", CRASH, os.path.dirname(__file__), str(folder)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as script:
+        assert [int(script.stdout.readline()) for _ in range(4)] == [1, 2, 3, 4]
+        wait_until(lambda: restored(folder) == 24, "all that was learned is kept")
+        providers = children_of(script.pid)
+        assert len(providers) == 2
+        script.kill()
+    wait_until(lambda: not any(map(_is_running, providers)), "providers end with who started them")
+    whole = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 8)
+    assert train_in(folder).history["loss"] == pytest.approx(whole[24:], abs=1e-5)
+
+
+def restored(folder) -> int | None:
+    """The version of the restore point, as the server in there says to its owner."""
+    words = [RAVNEST, "status", "--json", "--data", str(folder / "unfinished" / "server")]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    (job,) = json.loads(said)["jobs"]
+    return job["restore_point"] and job["restore_point"]["version"]
+
+
+def test_two_clusters_that_were_cut_off_go_on(tmp_path):
+    def stop(run):
+        if run.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_in(tmp_path, stop, clusters=2)
+    resumed = train_in(tmp_path, clusters=2)
+    assert 36 <= len(resumed.history["loss"]) <= 48
+    assert resumed.history["loss"][-1] < 1.0
+
+
+def test_a_folder_of_another_shape_begins_anew(tmp_path):
+    def stop(run):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_in(tmp_path, stop)
+    assert len(train_in(tmp_path, clusters=2).history["loss"]) == 48
+
+
+@pytest.mark.parametrize(
+    ("which", "sentence"),
+    [
+        ("stage", "a provider failed: node_. failed at .* ended by signal 9"),
+        ("provider", "node_. ended with exit code -9"),
+    ],
+)
+def test_a_provider_that_dies_ends_a_run_without_a_folder(which, sentence):
+    def kill(run):
+        if run.epoch == 2:
+            provider = children_of(os.getpid(), "ravnest")[0]
+            os.kill(
+                int(provider if which == "provider" else children_of(provider)[0]), signal.SIGKILL
+            )
+
+    with pytest.raises(RuntimeError, match=sentence):
+        ravnest.fit(
+            make_model(),
+            DataLoader(make_data(), batch_size=16),
+            criterion=nn.functional.cross_entropy,
+            epochs=1000,
+            val_loader=DataLoader(make_data(), batch_size=48),
+            providers=2,
+            callbacks=[kill],
+            quiet=True,
+        )
+    assert not children_of(os.getpid(), "ravnest")
+
+
+def test_a_stage_that_dies_is_mended_from_the_folder(tmp_path):
+    def kill(run):
+        if run.epoch == 2:
+            (stage,) = children_of(children_of(os.getpid(), "ravnest")[0])
+            os.kill(int(stage), signal.SIGKILL)
+
+    run = train_in(tmp_path, kill)
+    whole = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 8)
+    assert run.history["loss"] == pytest.approx(whole, abs=1e-5)

@@ -1,18 +1,20 @@
 """Node: what it refuses, and that its stages learn what one process would."""
 
 import copy
+import socket
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 import zoo
-from local_cluster import Cluster, free_ports, plan, write_pool
+from local_cluster import Cluster, free_ports, plan, read_numbers, write_pool
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 import ravnest
-from ravnest import Node
+from ravnest import Node, Program
 from ravnest.leaf import DataMismatchError, Leaf, count_correct
 from ravnest.optim import Rule
 
@@ -323,6 +325,9 @@ def test_async_learns(tmp_path, optimizer):
     assert accuracy > 90, cluster.losses()[-5:]
     delays = [node.status["max_delay"] for node in cluster.nodes]
     assert max(delays) <= 2 * 3, "as many as passes may be in flight"
+    for node in cluster.nodes:
+        assert sum(node.status["delays"].values()) == node.status["updates"]
+        assert max(node.status["delays"]) == node.status["max_delay"]
 
 
 @pytest.mark.parametrize(
@@ -394,6 +399,10 @@ class Elsewhere(nn.Module):
         return inputs[0][:, :3] * self.scale
 
 
+def as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
 class Twice(nn.Module):
     def forward(self, x):
         return x, x
@@ -429,6 +438,166 @@ def test_a_module_in_place_of_the_stored_sub_model(tmp_path):
             labels=task.loader(),
             node_data=tmp_path / "node_data",
         )
+
+
+def test_a_module_in_place_of_one_of_several(tmp_path):
+    task = Task("mlp", batches=6)
+    names = task.plan(tmp_path, 2)
+    address = Node(names[0], optimizer="sgd", node_data=tmp_path / "node_data").place.address
+    first = Program.load(tmp_path / "node_data" / "cluster_0" / address / "submod.pt2")
+    given = [None, Elsewhere()]
+    cluster = Cluster(
+        tmp_path,
+        names,
+        model=lambda name: given[names.index(name)],
+        schedule="sync",
+        optimizer="sgd",
+        optimizer_params={"lr": 0.1},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    cluster.train(task.loader)
+    assert not cluster.errors
+
+    last, wanted = Elsewhere(), []
+    optimizer = torch.optim.SGD([*first.parameters().values(), *last.parameters()], lr=0.1)
+    for batch in task.loader():
+        loss = task.loss(last(*as_tuple(first(batch[0]))), batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        wanted.append(loss.item())
+    assert_close(cluster.losses(), wanted)
+
+
+def test_a_scheduler_and_a_step_size_of_the_trainer(tmp_path):
+    task = Task("mlp", batches=8)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer=torch.optim.SGD,
+        optimizer_params={"lr": 0.1},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+    halves = {"step_size": 1, "gamma": 0.5}
+    cluster.train(
+        task.loader,
+        epochs=3,
+        step_size=2,
+        lr_scheduler=lr_scheduler.StepLR,
+        lr_scheduler_params=halves,
+    )
+    assert not cluster.errors
+    assert cluster.root.status["updates"] == 3 * 8 // 2
+    assert cluster.root.status["rate"] == pytest.approx(0.1 / 4)
+    make = lambda made: lr_scheduler.StepLR(made, **halves)  # noqa: E731
+    wanted = task.eager_losses(torch.optim.SGD, {"lr": 0.1}, make, epochs=3, every=2)
+    assert_close(cluster.losses(), wanted)
+
+
+def test_passes_without_gradients(tmp_path):
+    task = Task("mlp", batches=3)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        optimizer="sgd",
+        criterion=task.loss,
+        labels=task.loader,
+        test_labels=task.loader,
+    )
+
+    def work(node):
+        if not node.is_root:
+            assert node.no_grad_forward_compute(torch.zeros(4, 6)) is None
+            return node.finish_validation()
+        for batch in task.loader():
+            assert node.no_grad_forward_compute(batch[0], output_type="val_accuracy") is None
+        accuracy = node.finish_validation()
+        with pytest.raises(ValueError, match="'val_accuracy' or None, got 'loss'"):
+            node.no_grad_forward_compute(batch[0], output_type="loss")
+        return accuracy, node.no_grad_forward_compute(batch[0])
+
+    accuracy, output = cluster.run(work)
+    assert not cluster.errors
+    inputs, targets = task.data.tensors
+    model = task.model.eval()
+    with torch.no_grad():
+        found = (model(inputs).argmax(1) == targets).float().mean().item()
+        assert torch.equal(output, model(inputs[-4:]))
+    assert accuracy == pytest.approx(100 * found)
+    assert read_numbers(tmp_path / "val_accuracies.txt") == [pytest.approx(100 * found, abs=0.01)]
+    assert cluster.leaf.status["passes"] == 0, "nothing was learned"
+
+
+def make_single(folder, **options):
+    task = Task("mlp", batches=5)
+    return Node(
+        "node_0",
+        optimizer="sgd",
+        criterion=task.loss,
+        labels=task.loader(),
+        node_data=Path(folder) / "node_data",
+        loss_filename=Path(folder) / "losses.txt",
+        **{"quiet": True, "threads": 1, **options},
+    )
+
+
+@pytest.mark.parametrize("method", ["start", "start_grpc_server", "init_server"])
+def test_what_takes_the_port(tmp_path, method):
+    Task("mlp").plan(tmp_path, 1)
+    node = make_single(tmp_path)
+    host, port = node.place.address.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10)
+    getattr(node, method)()
+    socket.create_connection((host, int(port)), timeout=10).close()
+    getattr(node, method)()  # only the first call does something
+    node.close()
+    with pytest.raises(ValueError, match="was closed"):
+        node.start()
+
+
+def test_weights_are_written_when_they_are_asked_for(tmp_path):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+    with make_single(tmp_path) as node:
+        for batch in task.loader():
+            node.forward_compute(batch[0])
+        node.check_load_forward_buffer()
+        assert node.status["queued"] == 0, "all have begun"
+        node.wait_for_backwards()
+        assert not list(tmp_path.rglob("submod_0.safetensors"))
+        node.trigger_save_submodel()
+        fused = ravnest.model_fusion(0, tmp_path / "node_data", tmp_path / "state.pt")
+        for name, value in node.state_dict().items():
+            assert torch.equal(fused[name], value), name
+
+
+def test_a_node_that_was_reset_begins_anew(tmp_path):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+
+    def train(node):
+        for batch in task.loader():
+            node.forward_compute(batch[0])
+        node.wait_for_backwards()
+        return node.status["resumed"]
+
+    node = make_single(tmp_path, checkpoint_every=1)
+    assert train(node) == 0
+    with pytest.raises(ValueError, match="is running; close it before reset"):
+        node.reset()
+    node.stop(1, "as after an error")
+    assert node.place.checkpoint.exists()
+    other = make_single(tmp_path, checkpoint_every=1)
+    assert train(other) == 5, "it goes on"
+    other.stop(1, "as after an error")
+    other.reset()
+    assert not other.place.checkpoint.exists()
+    assert train(other) == 0, "the same node, anew"
+    other.close()
 
 
 @pytest.fixture(scope="module")
@@ -490,7 +659,7 @@ def test_a_port_that_is_taken_is_named(one_stage):
         )
 
     with make() as first:
-        port = first._config["address"].rsplit(":")[1]
+        port = first.place.address.rsplit(":")[1]
         with pytest.raises(ravnest.Error, match=port):
             make().start()
     with make():

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <torch/extension.h>
+
+namespace ravnest::python {
+
+// Adds Display, and the notices that it is told of. After Provider, whose Status it takes.
+void bind_display(pybind11::module_& module);
+
+}  // namespace ravnest::python
