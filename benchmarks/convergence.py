@@ -1,18 +1,26 @@
 """How fast 1, 2 and 4 clusters learn, and what rare averaging costs.
 
     python benchmarks/convergence.py [--task digits|sorter] [--seeds 1 2 3] [--out FOLDER]
+    python benchmarks/convergence.py --only Nesterov   # again; what else is in FOLDER stays
+    python benchmarks/convergence.py --draw            # trains nothing
 
 Every cluster is one provider on one thread, so that clusters of one run are equally fast and no
-gradient is late: what is seen is averaging alone. The loss is that of unseen data, after every
-epoch, of the first cluster. Writes <task>.json and <task>.svg.
+gradient is late: what is seen is averaging alone. Every way to train is tried at several learning
+rates and stands for itself at the one it ends best at: at a single rate, whichever likes it wins.
+Curves show the loss of unseen data after every epoch, of the first cluster's weights as they are
+then; a loss is reached where the median of three epochs is. "final" is that of the trained weights,
+after the last averaging. Seconds are those of training, without a look at unseen data. Writes
+convergence_<task>.json and .svg.
 """
 
 import argparse
+import itertools
 import json
+import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,9 +39,6 @@ class Setting:
     name: str
     clusters: int
     averaging: dict = field(default_factory=dict)
-    # Of the learning rate: more clusters see more samples between averagings, as with larger
-    # batches. Linear for SGD, by the root for Adam.
-    factor: float = 1.0
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Task:
     data: Callable  # training set, validation set
     loss: Callable
     optimizer: str
-    rate: float
+    rates: tuple[float, ...]
     batch: int
     samples: int  # of an "epoch": a look at the unseen data follows
     epochs: int
@@ -64,7 +69,7 @@ def digits_task() -> Task:
         wanted = torch.nn.functional.one_hot(target, 10).float()
         return torch.nn.functional.mse_loss(output, wanted)
 
-    return Task(CNN_Net, data, loss, "sgd", 0.05, 16, 1078, 40, settings(power=1.0))
+    return Task(CNN_Net, data, loss, "sgd", (0.05, 0.1, 0.2, 0.4, 0.8), 16, 1078, 40, settings())
 
 
 def sorter_task() -> Task:
@@ -78,56 +83,91 @@ def sorter_task() -> Task:
             torch.utils.data.Subset(whole, range(len(whole) - 2048, len(whole))),
         )
 
-    return Task(
-        task.make_model, data, task.loss_fn, "adamw", 1e-3, 64, 16_000, 12, settings(power=0.5)
-    )
+    ways = settings(average_optim=True)
+    return Task(task.make_model, data, task.loss_fn, "adamw", (1e-3, 2e-3), 64, 16_000, 12, ways)
 
 
-def settings(power: float) -> list[Setting]:
-    def times(clusters: int) -> float:
-        return clusters**power
+ONE = "1 cluster"
+TWO = "2 clusters, every 16"
+NESTEROV = "2 clusters, every 160, Nesterov"
 
-    often = {"reduce_factor": 16}
-    seldom = {"reduce_factor": 160}
-    nesterov = {**seldom, "outer": "nesterov"}
+
+def settings(**averaging) -> list[Setting]:
+    often = {"reduce_factor": 16, **averaging}
+    seldom = {"reduce_factor": 160, **averaging}
     return [
-        Setting("1 cluster", 1),
-        Setting("2 clusters, every 16", 2, often, times(2)),
-        Setting("4 clusters, every 16", 4, often, times(4)),
-        Setting("2 clusters, every 160", 2, seldom, times(2)),
-        Setting("2 clusters, every 160, Nesterov", 2, nesterov, times(2)),
+        Setting(ONE, 1),
+        Setting(TWO, 2, often),
+        Setting("4 clusters, every 16", 4, often),
+        Setting("2 clusters, every 160", 2, seldom),
+        Setting(NESTEROV, 2, {**seldom, "outer": "nesterov"}),
     ]
 
 
 TASKS = {"digits": digits_task, "sorter": sorter_task}
 
 
-def train(task: Task, setting: Setting, seed: int) -> dict:
+class Clock:
+    """Seconds from the first batch of an epoch until all of it is learned from."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._started = 0.0
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+
+    def stop(self) -> None:
+        self.seconds += time.monotonic() - self._started
+
+
+@dataclass
+class Told:
+    """A loader that tells when it is gone through."""
+
+    loader: DataLoader
+    tell: Callable[[], None]
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator:
+        self.tell()
+        return iter(self.loader)
+
+
+@torch.no_grad()
+def loss_of(task: Task, state: dict, loader: DataLoader) -> float:
+    model = task.make_model().eval()
+    model.load_state_dict(state)
+    total = sum(task.loss(model(x), y).item() * len(x) for x, y in loader)
+    return total / len(loader.dataset)
+
+
+def train(task: Task, setting: Setting, rate: float, seed: int) -> dict:
     """Losses of unseen data by epoch, with samples, updates of a cluster, and seconds."""
     train_set, val_set = task.data()
     ravnest.set_seed(seed)
-    curve: dict[str, list[float]] = {name: [] for name in ("loss", "samples", "updates", "seconds")}
+    curve: dict = {name: [] for name in ("loss", "samples", "updates", "seconds")}
     epoch_updates = -(-task.samples // task.batch) / setting.clusters
     sampler = RandomSampler(train_set, num_samples=task.samples)
-    spent = 0.0
+    unseen = DataLoader(val_set, batch_size=256)
+    clock = Clock()
 
     def on_epoch(run: ravnest.Run) -> None:
-        nonlocal spent
-        spent += run.history["seconds"][-1]
         curve["loss"].append(run.history["val_loss"][-1])
         curve["samples"].append(run.epoch * task.samples)
         curve["updates"].append(run.epoch * epoch_updates)
-        curve["seconds"].append(spent)
+        curve["seconds"].append(clock.seconds)
 
-    started = time.monotonic()
-    ravnest.fit(
+    run = ravnest.fit(
         task.make_model(),
-        DataLoader(train_set, batch_size=task.batch, sampler=sampler),
+        Told(DataLoader(train_set, batch_size=task.batch, sampler=sampler), clock.start),
         criterion=task.loss,
         optimizer=task.optimizer,
-        optimizer_params={"lr": task.rate * setting.factor},
+        optimizer_params={"lr": rate},
         epochs=task.epochs,
-        val_loader=DataLoader(val_set, batch_size=256),
+        val_loader=Told(unseen, clock.stop),
         providers=setting.clusters,
         clusters=setting.clusters,
         threads=1,
@@ -135,18 +175,24 @@ def train(task: Task, setting: Setting, seed: int) -> dict:
         quiet=True,
         **setting.averaging,
     )
+    curve["final"] = loss_of(task, run.state_dict(), unseen)
     print(
-        f"  {setting.name}, seed {seed}: {curve['loss'][-1]:.5f} after {curve['updates'][-1]:.0f} "
-        f"updates of a cluster, {time.monotonic() - started:.0f} s",
+        f"  {setting.name}, rate {rate}, seed {seed}: {curve['final']:.5f} after "
+        f"{curve['updates'][-1]:.0f} updates of a cluster, {clock.seconds:.0f} s",
         flush=True,
     )
     return curve
 
 
+def smooth(losses: list[float]) -> list[float]:
+    """The median of each and the two before it: dropout and batch norm make single epochs jump."""
+    return [statistics.median(losses[max(0, i - 2) : i + 1]) for i in range(len(losses))]
+
+
 def crossing(curve: dict, loss: float, over: str) -> float | None:
     """Where the curve first reaches this loss, between two epochs by a straight line."""
     before = None
-    for value, at in zip(curve["loss"], curve[over], strict=True):
+    for value, at in zip(smooth(curve["loss"]), curve[over], strict=True):
         if value <= loss:
             if before is None:
                 return at
@@ -156,30 +202,51 @@ def crossing(curve: dict, loss: float, over: str) -> float | None:
     return None
 
 
-def tell(results: dict[str, list[dict]]) -> None:
-    names = list(results)
-    one, two = results[names[0]], results[names[1]]
-    # What one cluster reaches after three quarters of its training, of the worst seed.
-    goal = max(curve["loss"][len(curve["loss"]) * 3 // 4] for curve in one)
-    print(f"to a loss of {goal:.5f}:")
-    for name, curves in results.items():
-        places = [crossing(curve, goal, "updates") for curve in curves]
-        times = [crossing(curve, goal, "seconds") for curve in curves]
-        if all(place is not None for place in places):
-            print(
-                f"  {name:<34} {statistics.mean(places):7.0f} updates of a cluster, "
-                f"{statistics.mean(times):6.1f} s"
-            )
-        else:
-            print(f"  {name:<34} not reached by all seeds")
-    ratios = [
-        (crossing(b, goal, "updates") or float("nan")) / crossing(a, goal, "updates")
-        for a, b in zip(one, two, strict=True)
-    ]
-    print(f"updates, two clusters over one: {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
-    often, nesterov = results[names[1]], results[names[4]]
-    ratios = [b["loss"][-1] / a["loss"][-1] for a, b in zip(often, nesterov, strict=True)]
-    print(f"final loss, Nesterov every 160 over every 16: {', '.join(f'{r:.3f}' for r in ratios)}")
+def mean_crossing(curves: list[dict], goal: float, over: str) -> float | None:
+    places = [crossing(curve, goal, over) for curve in curves]
+    return None if None in places else statistics.mean(places)
+
+
+def mean_final(curves: list[dict]) -> float:
+    mean = statistics.mean(curve["final"] for curve in curves)
+    return mean if math.isfinite(mean) else math.inf
+
+
+def ratios(numerators: list, denominators: list) -> str:
+    pairs = zip(numerators, denominators, strict=True)
+    return ", ".join("none" if None in (a, b) else f"{a / b:.3f}" for a, b in pairs)
+
+
+def tell(found: dict[str, dict[str, list[dict]]]) -> dict[str, list[dict]]:
+    """Prints every way at the rate at which it ends best; returns those curves, to be drawn."""
+    rates = {
+        name: min(by_rate, key=lambda rate, by_rate=by_rate: mean_final(by_rate[rate]))
+        for name, by_rate in found.items()
+    }
+    chosen = {name: found[name][rate] for name, rate in rates.items()}
+    goal = 2.0 * mean_final(chosen[ONE])
+    print(f"{'':<32} {'rate':>6} {'final loss':>10}   to a loss of {goal:.5f}")
+    for name, curves in chosen.items():
+        updates = mean_crossing(curves, goal, "updates")
+        reached = (
+            "not reached by all seeds"
+            if updates is None
+            else f"{updates:.0f} updates of a cluster, "
+            f"{mean_crossing(curves, goal, 'samples'):.0f} samples, "
+            f"{mean_crossing(curves, goal, 'seconds'):.1f} s"
+        )
+        print(f"{name:<32} {rates[name]:>6} {mean_final(curves):10.5f}   {reached}")
+    for name in (TWO, NESTEROV):
+        needed = [
+            [crossing(curve, goal, "updates") for curve in chosen[each]] for each in (name, ONE)
+        ]
+        print(f"updates, {name} over one cluster, by seed: {ratios(*needed)}")
+    finals = [[curve["final"] for curve in chosen[name]] for name in (NESTEROV, TWO)]
+    mean = statistics.mean(finals[0]) / statistics.mean(finals[1])
+    print(
+        f"final loss, Nesterov over every 16, by seed: {ratios(*finals)}; of the means: {mean:.3f}"
+    )
+    return {f"{name}, rate {rates[name]}": curves for name, curves in chosen.items()}
 
 
 def draw(task: str, results: dict[str, list[dict]], path: Path) -> None:
@@ -197,23 +264,37 @@ def draw(task: str, results: dict[str, list[dict]], path: Path) -> None:
     }
     for axis, (over, label) in zip(axes, labels.items(), strict=True):
         for colour, (name, curves) in enumerate(results.items()):
-            for number, curve in enumerate(curves):
-                axis.plot(
-                    curve[over],
-                    curve["loss"],
-                    color=f"C{colour}",
-                    linewidth=1.2,
-                    alpha=0.8,
-                    label=name if number == 0 else None,
-                )
+            smoothed = [smooth(curve["loss"]) for curve in curves]
+            for curve, losses in zip(curves, smoothed, strict=True):
+                axis.plot(curve[over], losses, color=f"C{colour}", linewidth=0.8, alpha=0.25)
+            places, middle = (
+                [statistics.median(each) for each in zip(*rows, strict=True)]
+                for rows in ([curve[over] for curve in curves], smoothed)
+            )
+            axis.plot(places, middle, color=f"C{colour}", linewidth=1.8, label=name)
         axis.set_yscale("log")
         axis.set_xlabel(label)
+        axis.locator_params(axis="x", nbins=5)
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("loss on unseen data")
     axes[2].legend(fontsize=8, frameon=False)
-    figure.suptitle(f"{task}: one line a seed", fontsize=11)
+    figure.suptitle(f"{task}: seeds and their median; each point of three epochs", fontsize=11)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
+
+
+Found = dict[str, dict[str, dict[str, dict]]]  # curves by setting, rate and seed
+
+
+def comparable(found: Found) -> dict[str, dict[str, list[dict]]]:
+    """The curves of those seeds that all have."""
+    each = [set(by_seed) for by_rate in found.values() for by_seed in by_rate.values()]
+    seeds = sorted(set.intersection(*each), key=int)
+    print(f"seeds {', '.join(seeds)}")
+    return {
+        name: {rate: [by_seed[seed] for seed in seeds] for rate, by_seed in by_rate.items()}
+        for name, by_rate in found.items()
+    }
 
 
 def main() -> int:
@@ -221,18 +302,23 @@ def main() -> int:
     parser.add_argument("--task", choices=list(TASKS), action="append")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--only", default="", help="settings with this in their name")
+    parser.add_argument("--draw", action="store_true", help="train nothing")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.task or TASKS:
         task = TASKS[name]()
-        print(f"{name}: {task.optimizer}, rate {task.rate}, batch {task.batch}")
-        results = {
-            setting.name: [train(task, setting, seed) for seed in options.seeds]
-            for setting in task.settings
-        }
-        (options.out / f"{name}.json").write_text(json.dumps(results))
-        tell(results)
-        draw(name, results, options.out / f"{name}.svg")
+        file = options.out / f"convergence_{name}.json"
+        found: Found = json.loads(file.read_text()) if file.exists() else {}
+        print(f"{name}: {task.optimizer}, rates {task.rates}, batch {task.batch}")
+        for seed in options.seeds:
+            for setting, rate in itertools.product(task.settings, task.rates):
+                if options.only in setting.name and not options.draw:
+                    curve = train(task, setting, rate, seed)
+                    by_rate = found.setdefault(setting.name, {})
+                    by_rate.setdefault(str(rate), {})[str(seed)] = curve
+                    file.write_text(json.dumps(found))
+        draw(name, tell(comparable(found)), file.with_suffix(".svg"))
     return 0
 
 

@@ -58,6 +58,24 @@ def on_link(megabits: int, codec: str, load: Load) -> dict:
         return stages("gpt", folder, load, prefixes=prefixes, codec=codec)
 
 
+def measure_foretold(effort: Effort) -> list[Ratio]:
+    """How far the simulator is off, over the fifth that it may be."""
+    load = MODELS["gpt"]
+    off = []
+    for _ in range(2 if effort.min_pairs < 9 else 5):
+        hosts = [f"10.77.0.{i + 1}:{port}" for i, port in enumerate(free_ports(2))]
+        with (
+            namespaces(20) as names,
+            planned("gpt", hosts, bandwidth=20) as (folder, plan),
+        ):
+            prefixes = [["ip", "netns", "exec", name] for name in names]
+            measured = rate(stages("gpt", folder, load, prefixes=prefixes))
+            foretold = plan.simulate(minutes=2).samples_per_second
+        print(f"  (20 Mbit/s: {measured:.2f} samples/s, {foretold:.2f} foretold)", file=sys.stderr)
+        off.append((abs(measured / foretold - 1.0), 0.2))
+    return [summary("link/foretold at 20 Mbit/s", off, 1.0, unit="off", scale=1.0)]
+
+
 def measure(effort: Effort) -> list[Ratio]:
     if os.geteuid() != 0:
         print("  (link: needs root, for network namespaces; left out)", file=sys.stderr)

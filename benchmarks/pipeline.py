@@ -88,10 +88,12 @@ def planned(
     addresses: Sequence[str] = (),
     *,
     bandwidth: int = 10_000,
+    clusters: int = 1,
     tied: bool = False,
     with_loss: bool = False,
 ) -> Iterator[tuple[str, ravnest.Plan]]:
-    """A plan of two stages in a folder of its own, balanced by measured times."""
+    """A plan for two machines in a folder of its own: two stages, balanced by measured times, or
+    two clusters of one stage."""
     with tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder:
         hosts = addresses or [f"127.0.0.1:{port}" for port in free_ports(2)]
         machine = {"ram": 64, "bandwidth": bandwidth, "speed": gflops()}
@@ -102,13 +104,15 @@ def planned(
             module = ravnest.capture(module, args, loss=loss_of, target=target)
             args = (inputs, target)
         plan = ravnest.clusterize(
-            module, args, pass_data=True, clusters=1, nodes=nodes, out=folder, verbose=False
+            module, args, pass_data=True, clusters=clusters, nodes=nodes, out=folder, verbose=False
         )
         yield folder, plan
 
 
-def stages(model: str, folder: str, load: Load, *, prefixes: Sequence = ((), ()), **more) -> dict:
-    """Both stages' reports; the leaf's has the time."""
+def providers(
+    model: str, folder: str, load: Load, *, prefixes: Sequence = ((), ()), **more
+) -> list[dict]:
+    """The reports of both machines of a plan."""
     commands = [
         [
             *prefix,
@@ -119,7 +123,12 @@ def stages(model: str, folder: str, load: Load, *, prefixes: Sequence = ((), ())
         ]
         for i, prefix in enumerate(prefixes)
     ]
-    root, leaf = run(commands)
+    return run(commands)
+
+
+def stages(model: str, folder: str, load: Load, **more) -> dict:
+    """Both stages' reports; the leaf's has the time."""
+    root, leaf = providers(model, folder, load, **more)
     return {**leaf, "root": root}
 
 

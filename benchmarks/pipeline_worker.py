@@ -140,6 +140,9 @@ def run_stage(options) -> None:
         labels=None if options.with_loss else labels(),
         threads=1,
         codec=options.codec,
+        reduce_factor=options.reduce_factor,
+        averaging=options.averaging,
+        averaging_codec=options.averaging_codec,
         node_data=options.node_data,
         loss_filename=Path(options.node_data) / "losses.txt",
         trusted_network=True,
@@ -198,6 +201,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--name")
     parser.add_argument("--node-data")
     parser.add_argument("--codec", default="none")
+    parser.add_argument("--reduce-factor", type=int)
+    parser.add_argument("--averaging", default="overlapped")
+    parser.add_argument("--averaging-codec")
     parser.add_argument("--rank", type=int)
     parser.add_argument("--rendezvous")
     parser.add_argument("--torch-schedule")

@@ -2,11 +2,11 @@
 //
 //   reduce_bench --rank I --members HOST:PORT,HOST:PORT,... [--size FLOATS] [--rounds N]
 //                [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window MESSAGES] [--step]
-//                [--gloo]
+//                [--gloo] [--trusted]
 //
 // Prints a line of JSON for every round: the seconds from the offer to the average, and the bytes
 // sent. With --step a round begins with every line of standard input, so that a script can run it
-// in turns with something else (benchmarks/reducing.py).
+// in turns with something else (benchmarks/reducing.py). --trusted lets values leave the machine.
 
 #include <sys/prctl.h>
 
@@ -40,6 +40,7 @@ struct Settings {
   std::size_t frame = transport::TransportOptions().largest_chunk;
   bool is_stepped = false;
   bool is_gloo = false;
+  bool is_trusted = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -55,15 +56,17 @@ class Bench : public RingListener {
     transport::TransportOptions options{.name = name_of(settings.rank), .plan = "bench"};
     options.window.messages = settings.window;
     options.largest_chunk = settings.frame;
-    transport_ =
-        transport::make_grpc_transport({.listen = settings.members[settings.rank]}, options);
+    transport_ = transport::make_grpc_transport(
+        {.listen = settings.members[settings.rank], .is_network_trusted = settings.is_trusted},
+        options);
     RingOptions ring{.rank = settings.rank, .values = settings.size, .codec = settings.codec};
     ring.largest_chunk = settings.chunk;
     for (std::size_t rank = 0; rank < settings.members.size(); ++rank) {
       ring.members.push_back({.name = name_of(rank), .address = settings.members[rank]});
     }
     ring_.emplace(ring, *transport_, *this,
-                  settings.is_gloo ? provider::gloo_engine(false) : MakeEngine(make_wire_engine));
+                  settings.is_gloo ? provider::gloo_engine(settings.is_trusted)
+                                   : MakeEngine(make_wire_engine));
     ring_->start();
   }
 
@@ -138,6 +141,10 @@ bool parse(int count, char** words, Settings& settings) {
       settings.is_gloo = true;
       continue;
     }
+    if (word == "--trusted") {
+      settings.is_trusted = true;
+      continue;
+    }
     if (i + 1 == count) {
       return false;
     }
@@ -179,7 +186,7 @@ int main(int count, char** words) {
       std::fprintf(stderr,
                    "reduce_bench --rank I --members HOST:PORT,... [--size FLOATS] [--rounds N]\n"
                    "             [--codec NAME] [--chunk BYTES] [--frame BYTES] [--window "
-                   "MESSAGES] [--step] [--gloo]\n");
+                   "MESSAGES] [--step] [--gloo] [--trusted]\n");
       return 2;
     }
     return run(settings);

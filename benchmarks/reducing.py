@@ -7,6 +7,9 @@ Both sides have their processes started once; then one round of ours and one of 
 each timed in every process, and the slowest process counts. Ours is the whole round, from the
 offer to the commit, with the agreement and the mean; gloo's is the sum alone, after a barrier.
 Needs build/release/benchmarks/reduce_bench, or another folder by --build.
+
+As root it also counts what two members in network namespaces of their own send, all frames and
+acknowledgements included, over the least that a ring must: 2(R-1)/R of the values' width.
 """
 
 import argparse
@@ -17,13 +20,23 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from _compare import Ratio, summary
+from _compare import Effort, Ratio, summary
 from _pool import free_ports
+from links import namespaces
 
 ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = Path("benchmarks", "reduce_bench")
 TARGETS = {"grpc": 1.2, "gloo": 1.05}
+SIZES = [5_000_000, 11_000_000, 100_000_000]
+MEMBERS = [2, 4]
+# Bytes of a value on the wire.
+WIDTHS = {"none": 4, "int8": 1}
+WIRE_TARGET = 1.02
+WIRE_SIZE = 5_000_000
+WIRE_MEGABITS = 1000
 
 
 def gloo_member(rank: int, members: int, port: int, size: int, pipe) -> None:
@@ -72,17 +85,25 @@ class Gloo:
 
 
 class Ours:
-    def __init__(self, program: Path, members: int, size: int, extra: list[str]):
-        addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(members))
+    def __init__(
+        self,
+        program: Path,
+        hosts: Sequence[str],
+        size: int,
+        extra: Sequence[str],
+        prefixes: Sequence[Sequence[str]] = (),
+    ):
+        ports = free_ports(len(hosts))
+        addresses = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=True))
         self.processes = [
             subprocess.Popen(
-                [program, "--rank", str(rank), "--members", addresses, "--size", str(size)]
-                + ["--step", *extra],
+                [*prefix, program, "--rank", str(rank), "--members", addresses]
+                + ["--size", str(size), "--step", *extra],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for rank in range(members)
+            for rank, prefix in enumerate(prefixes or [()] * len(hosts))
         ]
 
     def round(self) -> float:
@@ -102,10 +123,18 @@ class Ours:
 
 
 def measure(
-    program: Path, engine: str, members: int, size: int, pairs: int, warmup: int, extra: list[str]
+    engine: str,
+    members: int,
+    size: int,
+    *,
+    effort: Effort,
+    build: Path = ROOT / "build" / "release",
+    extra: Sequence[str] = (),
 ) -> Ratio:
+    pairs, warmup = effort.min_pairs, effort.warmup
     flags = [*extra, *(["--gloo"] if engine == "gloo" else [])]
-    ours, gloo = Ours(program, members, size, flags), Gloo(members, size)
+    ours = Ours(build / PROGRAM, ["127.0.0.1"] * members, size, flags)
+    gloo = Gloo(members, size)
     times = []
     try:
         for pair in range(-warmup, pairs):
@@ -121,15 +150,51 @@ def measure(
     return summary(f"reduce/{engine}/{size / 1e6:g}M/{members}", times, TARGETS[engine])
 
 
+def sent_bytes(namespace: str) -> int:
+    path = "/sys/class/net/rn0/statistics/tx_bytes"
+    words = ["ip", "netns", "exec", namespace, "cat", path]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def measure_wire(codec: str, effort: Effort, build: Path = ROOT / "build" / "release") -> Ratio:
+    """Megabytes that each of two members sent in a round, as the kernel counted them."""
+    least = WIRE_SIZE * WIDTHS[codec]  # 2(R-1)/R is 1
+    with namespaces(WIRE_MEGABITS) as names:
+        ours = Ours(
+            build / PROGRAM,
+            [f"10.77.0.{i + 1}" for i in range(len(names))],
+            WIRE_SIZE,
+            ["--codec", codec, "--trusted"],
+            [["ip", "netns", "exec", name] for name in names],
+        )
+        try:
+            ours.round()
+            pairs = []
+            for _ in range(effort.min_pairs):
+                before = sum(map(sent_bytes, names))
+                ours.round()
+                after = sum(map(sent_bytes, names))
+                pairs.append(((after - before) / len(names), least))
+        finally:
+            ours.close()
+    return summary(f"reduce/wire bytes {codec}", pairs, WIRE_TARGET, unit="MB", scale=1e-6)
+
+
+def measure_wires(effort: Effort, build: Path = ROOT / "build" / "release") -> list[Ratio]:
+    if os.geteuid() != 0:
+        print("  (wire bytes: needs root, for network namespaces; left out)", file=sys.stderr)
+        return []
+    return [measure_wire(codec, effort, build) for codec in WIDTHS]
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument(
-        "--size", type=float, nargs="+", default=[5e6, 11e6, 100e6], help="floats, in turn"
-    )
-    parser.add_argument("--members", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--size", type=float, nargs="+", default=SIZES, help="floats, in turn")
+    parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
+    parser.add_argument("--wire", action="store_true", help="only count the bytes on the wire")
     parser.add_argument("--engine", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release")
     parser.add_argument("extra", nargs="*", help="for reduce_bench, after --")
@@ -139,20 +204,25 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    program = options.build / "benchmarks" / "reduce_bench"
+    effort = Effort(min_pairs=options.pairs, warmup=options.warmup)
     ratios = []
-    for engine, members, size in itertools.product(options.engine, options.members, options.size):
-        ratio = measure(
-            program, engine, members, int(size), options.pairs, options.warmup, options.extra
-        )
+
+    def tell(ratio: Ratio) -> None:
         ratios.append(ratio)
         if not options.json:
             print(
-                f"{ratio.name:<22} {ratio.median:.3f} of gloo "
-                f"(10-90 %: {ratio.low:.3f}-{ratio.high:.3f}); ours {ratio.ours:.1f} ms, "
-                f"gloo {ratio.theirs:.1f} ms {'met' if ratio.met else 'SHORT'}",
+                f"{ratio.name:<22} {ratio.median:.3f} "
+                f"(10-90 %: {ratio.low:.3f}-{ratio.high:.3f}); ours {ratio.ours:.1f} {ratio.unit}, "
+                f"theirs {ratio.theirs:.1f} {ratio.unit} {'met' if ratio.met else 'SHORT'}",
                 flush=True,
             )
+
+    works = itertools.product(options.engine, options.members, options.size)
+    for engine, members, size in () if options.wire else works:
+        given = {"effort": effort, "build": options.build, "extra": options.extra}
+        tell(measure(engine, members, int(size), **given))
+    for ratio in measure_wires(effort, options.build):
+        tell(ratio)
     if options.json:
         print(json.dumps([ratio.to_json() for ratio in ratios], indent=2))
     return 0

@@ -6,6 +6,7 @@ does not reach its target is short of it, and the table says so.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -15,13 +16,17 @@ from pathlib import Path
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
+import averaging  # noqa: E402
 import links  # noqa: E402
 import pipeline  # noqa: E402
 import reading  # noqa: E402
+import reducing  # noqa: E402
+import server  # noqa: E402
 import starting  # noqa: E402
 import step_memory  # noqa: E402
 import step_time  # noqa: E402
 import torch  # noqa: E402
+import transporting  # noqa: E402
 from _compare import QUICK, Effort, Ratio  # noqa: E402
 from steps import works  # noqa: E402
 
@@ -38,6 +43,20 @@ def jobs(effort: Effort) -> Iterator[tuple[str, Callable[[], list[Ratio]]]]:
     yield "walkthrough", lambda: starting.measure_epochs(effort)
     yield "start", lambda: starting.measure_start(effort)
     yield "link", lambda: links.measure(effort)
+    yield "transport", lambda: transporting.measure(effort)
+    for engine, members, size in itertools.product(
+        reducing.TARGETS, reducing.MEMBERS, reducing.SIZES
+    ):
+        name = f"reduce/{engine}/{size / 1e6:g}M/{members}"
+        yield (
+            name,
+            lambda given=(engine, members, size): [reducing.measure(*given, effort=effort)],
+        )
+    yield "reduce/wire", lambda: reducing.measure_wires(effort)
+    yield "averaging", lambda: averaging.measure(effort)
+    yield "foretold", lambda: links.measure_foretold(effort)
+    for name, measure in server.JOBS.items():
+        yield f"server/{name}", lambda measure=measure: measure(effort)
 
 
 def line(ratio: Ratio) -> str:

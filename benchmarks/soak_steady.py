@@ -1,6 +1,6 @@
 """A long run of three providers: do memory, descriptors and threads stay what they are?
 
-    python benchmarks/soak.py [--passes 100000]
+    python benchmarks/soak_steady.py [--passes 100000]
 
 Samples every provider's process once a second. Exits with 1 where the run's second half has more
 threads or descriptors at once than its first, or its last tenth 2 % and 4 MB more memory than its

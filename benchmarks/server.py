@@ -1,0 +1,291 @@
+"""The intermediary server: how soon it is there, what it costs, what a thousand providers cost it.
+
+A ratio is over what the figure may be, unless it says of what else. All on this machine.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from _compare import Effort, Ratio, summary
+from _pool import free_ports
+from pipeline import MODELS, planned, rate, stages
+from pipeline_worker import make_work
+
+import ravnest
+
+ROOT = Path(__file__).resolve().parents[1]
+RAVNEST = Path(sys.executable).with_name("ravnest")
+PROGRAMS = ROOT / "build/release/benchmarks"
+PATIENCE = 120.0  # seconds; whatever takes longer hangs
+PROVIDERS = 1000
+MEGABYTES = 400
+
+
+def within(name: str, values: list[float], most: float, unit: str) -> Ratio:
+    return summary(name, [(value, most) for value in values], 1.0, unit=unit, scale=1.0)
+
+
+def wait_for(is_so: Callable[[], object], what: str) -> object:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := is_so()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"[benchmarks] expected within {PATIENCE} s: {what}")
+        time.sleep(0.002)
+    return found
+
+
+class Server:
+    """`ravnest serve` in a folder of its own, and those who join it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.data = folder / "server"
+        self.http = f"http://127.0.0.1:{free_ports(1)[0]}"
+        words = ["serve", "--listen", "127.0.0.1:0", "--data", self.data]
+        start = time.perf_counter()
+        self.process = self.start([*words, "--http", self.http.removeprefix("http://")], "server")
+        self.joined: list[subprocess.Popen] = []
+        wait_for(self._is_healthy, "the server is ready")
+        self.seconds = time.perf_counter() - start
+        where = self.data / "server.json"
+        wait_for(where.exists, "the server says where it is")
+        self.address = json.loads(where.read_text())["address"]
+
+    def start(self, words: list, name: str) -> subprocess.Popen:
+        with (self.folder / f"{name}.log").open("w") as log:
+            return subprocess.Popen([RAVNEST, *map(str, words)], stdout=log, stderr=log)
+
+    def _is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.http}/healthz", timeout=PATIENCE) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def token(self, role: str, uses: int = 100) -> str:
+        words = ["token", "--data", self.data, "--role", role, "--uses", str(uses)]
+        return subprocess.check_output([RAVNEST, *words], text=True).strip()
+
+    def state(self) -> dict:
+        with urllib.request.urlopen(f"{self.http}/api/state", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def join(self, name: str) -> None:
+        words = ["join", self.address, "--token", self.token("provider"), "--name", name]
+        words += ["--data", self.folder / name, "--threads", "1"]
+        self.joined.append(self.start(words, name))
+
+    def wait_for_free(self, count: int) -> None:
+        def are_free() -> bool:
+            found = self.state()["providers"]
+            return sum(p["presence"] == "present" and p["place"] is None for p in found) == count
+
+        wait_for(are_free, f"{count} providers are there")
+
+    def end(self) -> None:
+        for process in [*self.joined, self.process]:
+            process.terminate()
+        for process in [*self.joined, self.process]:
+            process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder,
+        patched("RAVNEST_HOME", folder),
+    ):
+        server = Server(Path(folder))
+        try:
+            yield server
+        finally:
+            server.end()
+
+
+@contextlib.contextmanager
+def patched(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
+class Times(list):
+    """A list that knows when each of its values came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: list[float] = []
+
+    def append(self, value: float) -> None:
+        self.at.append(time.perf_counter())
+        super().append(value)
+
+
+def train(server: Server, model: str, passes: int, providers: int, first: Callable = int) -> Times:
+    """Trains an epoch of one batch, then one of so many. `first` is called after the former."""
+    module, inputs, target, loss_of, _ = make_work(model)
+    losses = Times()
+
+    class Batches:
+        count = 1
+
+        def __iter__(self):
+            yield from [(inputs, target)] * self.count
+
+    batches = Batches()
+
+    def on_epoch(run: ravnest.Run) -> None:
+        if run.epoch == 1:
+            first()
+            run.history["loss"] = losses
+            batches.count = passes
+
+    ravnest.fit(
+        module,
+        batches,
+        criterion=loss_of,
+        epochs=2 if passes else 1,
+        server=server.address,
+        token=server.token("requester"),
+        providers=providers,
+        callbacks=[on_epoch],
+        quiet=True,
+    )
+    return losses
+
+
+def measure_ready(effort: Effort) -> list[Ratio]:
+    seconds = []
+    for _ in range(3 if effort.min_pairs < 9 else 9):
+        with serving() as server:
+            seconds.append(server.seconds)
+    return [within("server/ready", seconds, 0.5, "s")]
+
+
+def measure_join(effort: Effort) -> list[Ratio]:
+    """From the start of `ravnest join` to the first loss of a job that has waited for it."""
+    seconds = []
+    for _ in range(2 if effort.min_pairs < 9 else 7):
+        with serving() as server:
+            done: list[float] = []
+            told = {"first": lambda done=done: done.append(time.perf_counter())}
+            thread = threading.Thread(target=train, args=(server, "cnn", 0, 1), kwargs=told)
+            thread.start()
+            wait_for(lambda server=server: server.state()["jobs"], "a job waits")
+            start = time.perf_counter()
+            server.join("box")
+            thread.join(PATIENCE)
+            seconds.append(done[0] - start)
+    return [within("server/join to first pass", seconds, 3.0, "s")]
+
+
+def measure_rate(effort: Effort) -> list[Ratio]:
+    """Two stages of the GPT: by way of a server, over plain scripts."""
+    load = MODELS["gpt"]
+    pairs = []
+    with serving() as server, planned("gpt") as (folder, _):
+        for name in ("one", "two"):
+            server.join(name)
+        for _ in range(2 if effort.min_pairs < 9 else 5):
+            server.wait_for_free(2)
+            times = train(server, "gpt", load.passes, 2).at[load.warmup : -4]
+            batch = len(make_work("gpt")[1])
+            ours = batch * (len(times) - 1) / (times[-1] - times[0])
+            pairs.append((ours, rate(stages("gpt", folder, load))))
+    return [summary("server/gpt", pairs, 0.95, unit="samples/s", scale=1.0, at_least=True)]
+
+
+def measure_size(_: Effort) -> list[Ratio]:
+    with tempfile.TemporaryDirectory(prefix="ravnest-bench-") as folder:
+        stripped = Path(folder, "ravnest")
+        subprocess.run(["strip", "-o", stripped, RAVNEST], check=True)
+        return [within("server/binary", [stripped.stat().st_size / 1e6], 30.0, "MB")]
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def megabytes(pid: int, what: str) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6
+
+
+def measure_thousand(effort: Effort) -> list[Ratio]:
+    """1,000 providers over TLS, each beating every second."""
+    with serving() as server:
+        seconds = 5 if effort.min_pairs < 9 else 30
+        words = [server.address, server.token("provider", PROVIDERS), PROVIDERS, seconds]
+        load = subprocess.Popen(
+            [PROGRAMS / "many_providers", *map(str, words)], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            expect(load, "joined")
+            before, start = cpu_seconds(server.process.pid), time.perf_counter()
+            expect(load, "beaten")
+            taken = cpu_seconds(server.process.pid) - before
+            percent = 100.0 * taken / (time.perf_counter() - start)
+            memory = megabytes(server.process.pid, "VmRSS")
+            if load.wait(PATIENCE) != 0:
+                raise RuntimeError("[benchmarks] a provider was cut off.")
+        finally:
+            load.kill()
+            load.wait()
+    return [
+        within("server/1,000 beating, CPU", [percent], 20.0, "%"),
+        within("server/1,000 beating, memory", [memory], 200.0, "MB"),
+    ]
+
+
+def measure_plan(_: Effort) -> list[Ratio]:
+    said = subprocess.check_output([PROGRAMS / "coordinator_bench", "--quick"], text=True)
+    line = next(line for line in said.splitlines() if line.startswith("plan over 1,000 providers"))
+    return [within("server/plan of 1,000", [float(line.split()[-2])], 1.0, "s")]
+
+
+def expect(process: subprocess.Popen, word: str) -> str:
+    line = process.stdout.readline() if process.stdout else ""
+    if not line.startswith(word):
+        raise RuntimeError(f"[benchmarks] expected '{word}', got '{line.strip()}'.")
+    return line.removeprefix(word).strip()
+
+
+def measure_distribution(effort: Effort) -> list[Ratio]:
+    """A sub-model from server to provider, over a TCP copy of the same file."""
+    rounds = 3 if effort.min_pairs < 9 else 9
+    with serving() as server:
+        words = [server.address, server.data, server.process.pid, MEGABYTES, rounds]
+        command = [PROGRAMS / "distribution_bench", *map(str, words)]
+        told = json.loads(subprocess.check_output(command, text=True))
+    pairs = [tuple(pair) for pair in told["pairs"]]
+    return [
+        summary("server/distribution", pairs, 0.5, unit="GB/s", scale=1.0, at_least=True),
+        within("server/distribution, its memory", [told["server_mb"]], 64.0, "MB"),
+        within("server/distribution, provider's", [told["own_mb"]], 64.0, "MB"),
+    ]
+
+
+JOBS = {
+    "ready": measure_ready,
+    "join": measure_join,
+    "gpt": measure_rate,
+    "binary": measure_size,
+    "thousand": measure_thousand,
+    "plan": measure_plan,
+    "distribution": measure_distribution,
+}
