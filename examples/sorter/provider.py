@@ -1,4 +1,7 @@
-"""One provider of six: python provider.py node_0 [epochs] (and node_1 to node_5, in any order)."""
+"""One provider of six: python provider.py node_0 [epochs [sequences]]
+
+And node_1 to node_5, in any order.
+"""
 
 import sys
 
@@ -11,7 +14,9 @@ set_seed(42)
 
 if __name__ == "__main__":
     name = sys.argv[1]
-    train_loader = make_loader(shard(make_data(), name))  # each cluster has half of the data
+    epochs = int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    train_loader = make_loader(shard(make_data(count), name))  # each cluster has half of the data
 
     node = Node(
         name=name,
@@ -26,7 +31,7 @@ if __name__ == "__main__":
         node=node,
         train_loader=train_loader,
         val_freq=0,
-        epochs=int(sys.argv[2]) if len(sys.argv) > 2 else 8,
+        epochs=epochs,
         save=True,
     )
 

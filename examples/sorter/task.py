@@ -28,10 +28,10 @@ def all_sequences():
     return sequences[torch.randperm(len(sequences), generator=torch.Generator().manual_seed(7))]
 
 
-def make_data():
+def make_data(count=None):
     """What the model reads, and for every place the digit that comes next. Nothing is asked of it
-    while it still reads (-1)."""
-    sequences = all_sequences()[UNSEEN:]
+    while it still reads (-1). Of so many sequences; by default of all but the unseen."""
+    sequences = all_sequences()[UNSEEN:][:count]
     both = torch.cat([sequences, sequences.sort(1).values], 1)
     wanted = both[:, 1:].clone()
     wanted[:, : LENGTH - 1] = -1
