@@ -1,0 +1,298 @@
+#include "ravnest/control/client.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "ravnest/base/error.h"
+#include "ravnest/base/fault_point.h"
+#include "ravnest/control/part_file.h"
+#include "ravnest/control/pipe_call.h"
+#include "ravnest/control/stream.h"
+#include "ravnest/transport/grpc/credentials.h"
+#include "ravnest/trust/digest.h"
+
+namespace ravnest::control {
+
+namespace fs = std::filesystem;
+using coordinator::Hash;
+
+namespace {
+
+constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+constexpr const char* kGet = "/ravnest.control.Files/Get";
+constexpr std::uint64_t kProbeBytes = std::uint64_t{8} << 20;
+constexpr std::chrono::seconds kShortCall{10};
+
+std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
+                                              const trust::Identity& identity) {
+  ::grpc::ChannelArguments arguments;
+  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, trust::kServerTlsName);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(5 * kPartBytes));
+  // What may wait here unread: enough for a fast link that is far.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(4 * kPartBytes));
+  return ::grpc::CreateCustomChannel("dns:///" + server,
+                                     transport::make_channel_credentials(identity), arguments);
+}
+
+class OpenStream final : public Stream {
+ public:
+  OpenStream(const std::string& server, StreamEvents events, const StreamCall::Begin& begin)
+      : call_(std::make_unique<StreamCall>(server, std::move(events))) {
+    call_->start(begin);
+  }
+  ~OpenStream() override { call_->end(); }
+  void say(std::string text) override { call_->say(std::move(text)); }
+
+ private:
+  std::unique_ptr<StreamCall> call_;
+};
+
+// Read, and never mapped: a file that its writer cuts short would end this process.
+class SentFile {
+ public:
+  explicit SentFile(const fs::path& path)
+      : path_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status{};
+    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
+      throw_io(path_, "read");
+    }
+    size_ = static_cast<std::uint64_t>(status.st_size);
+  }
+  ~SentFile() { ::close(descriptor_); }
+  SentFile(const SentFile&) = delete;
+  SentFile& operator=(const SentFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+
+  // The part that begins there.
+  void read(std::uint64_t offset, std::string& part) const {
+    part.resize(std::min<std::uint64_t>(kPartBytes, size_ - offset));
+    for (std::size_t done = 0; done < part.size();) {
+      const ssize_t count = ::pread(descriptor_, part.data() + done, part.size() - done,
+                                    static_cast<off_t>(offset + done));
+      if (count == 0) {
+        throw Error(ErrorKind::kIo, concat("[control] '", path_, "' was cut short meanwhile."));
+      }
+      if (count < 0 && errno != EINTR) {
+        throw_io(path_, "read");
+      }
+      done += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    }
+  }
+
+  Hash hash() const {
+    trust::Sha256 hash;
+    std::string part;
+    for (std::uint64_t offset = 0; offset < size_; offset += part.size()) {
+      read(offset, part);
+      hash.add(part);
+    }
+    return trust::to_hex(hash.finish());
+  }
+
+ private:
+  const std::string path_;
+  const int descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace
+
+struct Client::Impl {
+  Impl(std::string given, const trust::Identity& identity)
+      : server(std::move(given)),
+        control(Control::NewStub(open_channel(server, identity))),
+        files_channel(open_channel(server, identity)),
+        files(Files::NewStub(files_channel)),
+        relay(Relay::NewStub(open_channel(server, identity))) {}
+
+  void check(const ::grpc::Status& status) const {
+    if (!status.ok()) {
+      throw_status(status, server);
+    }
+  }
+
+  // Files.Get, with parts as they come: protobuf would copy them.
+  std::unique_ptr<::grpc::ClientReader<::grpc::ByteBuffer>> get(::grpc::ClientContext* context,
+                                                                const FileName& name) const {
+    return std::unique_ptr<::grpc::ClientReader<::grpc::ByteBuffer>>(
+        ::grpc::internal::ClientReaderFactory<::grpc::ByteBuffer>::Create(
+            files_channel.get(),
+            ::grpc::internal::RpcMethod(kGet, ::grpc::internal::RpcMethod::SERVER_STREAMING),
+            context, name));
+  }
+
+  const std::string server;
+  // A connection each: files and relayed bytes must not hold words up.
+  const std::unique_ptr<Control::Stub> control;
+  const std::shared_ptr<::grpc::Channel> files_channel;
+  const std::unique_ptr<Files::Stub> files;
+  const std::unique_ptr<Relay::Stub> relay;
+};
+
+Client::Client(std::string server, const trust::Identity& identity)
+    : impl_(std::make_unique<Impl>(std::move(server), identity)) {}
+Client::~Client() = default;
+
+const std::string& Client::server() const { return impl_->server; }
+
+std::string Client::ask(const coordinator::Question& question, Milliseconds timeout) const {
+  ::grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+  Word in;
+  in.set_text(coordinator::to_text(question));
+  Word out;
+  impl_->check(impl_->control->Ask(&context, in, &out));
+  return std::move(*out.mutable_text());
+}
+
+std::unique_ptr<Stream> Client::attend(StreamEvents events) const {
+  return std::make_unique<OpenStream>(impl_->server, std::move(events),
+                                      [this](::grpc::ClientContext* context, StreamCall* call) {
+                                        impl_->control->async()->Attend(context, call);
+                                      });
+}
+
+std::unique_ptr<Stream> Client::feed(StreamEvents events) const {
+  return std::make_unique<OpenStream>(impl_->server, std::move(events),
+                                      [this](::grpc::ClientContext* context, StreamCall* call) {
+                                        impl_->control->async()->Feed(context, call);
+                                      });
+}
+
+std::unique_ptr<relay::Pipe> Client::call(const std::string& member,
+                                          relay::PipeEvents events) const {
+  PipePart first;
+  first.set_connect(member);
+  return std::make_unique<PipeCall>(*impl_->relay, first, std::move(events));
+}
+
+std::unique_ptr<relay::Pipe> Client::answer(std::int64_t call, relay::PipeEvents events) const {
+  PipePart first;
+  first.set_answer(static_cast<std::uint64_t>(call));
+  return std::make_unique<PipeCall>(*impl_->relay, first, std::move(events));
+}
+
+Hash Client::upload(const fs::path& file, const Progress& progress) const {
+  const SentFile source(file);
+  Hash hash = source.hash();
+  FileSize there;
+  {
+    ::grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kShortCall);
+    FileName name;
+    name.set_hash(hash);
+    name.set_size(source.size());
+    impl_->check(impl_->files->Find(&context, name, &there));
+  }
+  if (there.nbytes() == source.size() && source.size() > 0) {
+    return hash;
+  }
+  ::grpc::ClientContext context;
+  FileSize reply;
+  const auto writer = impl_->files->Put(&context, &reply);
+  std::uint64_t offset = there.nbytes();
+  FilePart part;
+  part.mutable_name()->set_hash(hash);
+  part.mutable_name()->set_size(source.size());
+  part.mutable_name()->set_offset(offset);
+  do {  // an empty file has a part, too
+    source.read(offset, *part.mutable_payload());
+    if (!writer->Write(part)) {
+      break;
+    }
+    part.clear_name();
+    offset += part.payload().size();
+    fault_point("upload");
+    if (progress) {
+      progress(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(source.size()));
+    }
+  } while (offset < source.size());
+  writer->WritesDone();
+  impl_->check(writer->Finish());
+  return hash;
+}
+
+void Client::download(const Hash& hash, const fs::path& file, const Progress& progress) const {
+  if (fs::exists(file)) {
+    return;
+  }
+  const fs::path path = file.string() + ".part";
+  PartFile part_file(path);
+  ::grpc::ClientContext context;
+  FileName name;
+  name.set_hash(hash);
+  name.set_offset(part_file.nbytes_before());
+  const auto reader = impl_->get(&context, name);
+  std::uint64_t done = name.offset();
+  auto buffer = std::make_unique<::grpc::ByteBuffer>();
+  while (reader->Read(buffer.get())) {
+    ReceivedPart part = read_part(std::exchange(buffer, std::make_unique<::grpc::ByteBuffer>()));
+    const std::uint64_t size = part.file_size;
+    done += part.nbytes;
+    part_file.add(std::move(part));
+    if (progress) {
+      progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(size));
+    }
+  }
+  const ::grpc::Status status = reader->Finish();
+  if (status.error_code() == ::grpc::StatusCode::INVALID_ARGUMENT) {
+    fs::remove(path);  // whatever it is, it is no part of that file
+  }
+  impl_->check(status);
+  if (trust::to_hex(part_file.finish()) != hash) {
+    fs::remove(path);
+    throw Error(ErrorKind::kPeerLost, concat("[control] the server at ", impl_->server,
+                                             " gave another file than ", hash.substr(0, 12), "…"));
+  }
+  fs::rename(path, file);
+}
+
+Client::LinkSpeed Client::measure(Milliseconds patience) const {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  LinkSpeed speed;
+  speed.latency_ms = 1e9;
+  for (int i = 0; i < 4; ++i) {
+    const auto start = Clock::now();
+    ask(coordinator::WantsTime{});
+    speed.latency_ms = std::min(speed.latency_ms, 1e3 * seconds_since(start) / 2.0);
+  }
+  ::grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + patience);
+  FileSize size;
+  size.set_nbytes(kProbeBytes);
+  const auto start = Clock::now();
+  const auto reader = impl_->files->Probe(&context, size);
+  FilePart part;
+  std::uint64_t received = 0;
+  while (reader->Read(&part)) {
+    received += part.payload().size();
+  }
+  const ::grpc::Status status = reader->Finish();
+  if (status.error_code() != ::grpc::StatusCode::DEADLINE_EXCEEDED) {
+    impl_->check(status);
+  }
+  speed.mbps = std::max(0.1, static_cast<double>(received) * 8e-6 / seconds_since(start));
+  return speed;
+}
+
+}  // namespace ravnest::control

@@ -1,0 +1,55 @@
+#include "ravnest/server/caller.h"
+
+#include <algorithm>
+
+#include "ravnest/transport/grpc/credentials.h"
+
+namespace ravnest::server {
+
+namespace {
+
+using ::grpc::StatusCode;
+
+// "ipv4:192.0.2.1:41234" → "192.0.2.1"; "ipv6:%5B::1%5D:41234" → "[::1]".
+std::string host_of(const std::string& peer) {
+  const auto scheme = peer.find(':');
+  std::string host = peer.substr(scheme + 1, peer.rfind(':') - scheme - 1);
+  for (const auto& [code, letter] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    if (const auto at = host.find(code); at != std::string::npos) {
+      host.replace(at, 3, letter);
+    }
+  }
+  return host;
+}
+
+}  // namespace
+
+Verdict identify(const ::grpc::AuthContext& context, const std::string& peer,
+                 std::initializer_list<trust::Role> roles) {
+  const auto member = transport::find_member(context);
+  if (!member) {
+    return {.caller = {},
+            .status = {StatusCode::UNAUTHENTICATED,
+                       "Expected a certificate of this server's authority: enrol first."}};
+  }
+  if (std::ranges::find(roles, member->role) == roles.end()) {
+    return {.caller = {},
+            .status = {StatusCode::PERMISSION_DENIED, std::string("This is not for a ") +
+                                                          std::string(name_of(member->role)) +
+                                                          " to do."}};
+  }
+  return {.caller = Caller{.member = *member, .host = host_of(peer)}, .status = {}};
+}
+
+bool is_member(const Desk& desk, const Caller& caller) {
+  return caller.is_owner() || desk.state().durable.members.contains(caller.member.id);
+}
+
+::grpc::Status no_member() {
+  return {StatusCode::PERMISSION_DENIED,
+          "Expected a member of this server's pool, got one that was removed: enrol again."};
+}
+
+::grpc::Status server_ends() { return {StatusCode::UNAVAILABLE, "The server ends."}; }
+
+}  // namespace ravnest::server
