@@ -13,7 +13,7 @@ namespace ravnest::cli {
 
 namespace {
 
-struct Flags {
+struct ClusterizeFlags {
   PlanFlags plan;
   std::filesystem::path out = "node_data";
   std::filesystem::path picture;
@@ -21,7 +21,7 @@ struct Flags {
   bool dry_run = false;
 };
 
-void run_clusterize(const Flags& flags) {
+void run_clusterize(const ClusterizeFlags& flags) {
   const std::vector<planner::Machine> pool = planner::read_pool(flags.plan.nodes);
   const graph::Program program = engine::load_program(flags.plan.model);
   const planner::Plan plan = planner::make_plan(program, pool, flags.plan.options());
@@ -39,7 +39,7 @@ void run_clusterize(const Flags& flags) {
 }  // namespace
 
 Command add_clusterize(CLI::App& app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ClusterizeFlags>();
   CLI::App* command = app.add_subcommand(
       "clusterize", "Group machines into clusters, cut the model for each, write the plan");
   flags->plan.add_to(*command);

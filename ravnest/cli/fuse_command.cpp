@@ -10,13 +10,13 @@ namespace ravnest::cli {
 
 namespace {
 
-struct Flags {
+struct FuseFlags {
   std::filesystem::path node_data = "node_data";
   std::size_t cluster = 0;
   std::filesystem::path out = "trained/trained_state_dict.pt";
 };
 
-void run_fuse(const Flags& flags) {
+void run_fuse(const FuseFlags& flags) {
   const fuse::StateDict state = fuse::fuse_cluster(flags.node_data, flags.cluster);
   fuse::write_state_dict(state, flags.out);
   write_out(concat("Fused cluster ", flags.cluster, ": ", format_grouped(std::ssize(state.tensors)),
@@ -28,7 +28,7 @@ void run_fuse(const Flags& flags) {
 }  // namespace
 
 Command add_fuse(CLI::App& app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<FuseFlags>();
   CLI::App* command =
       app.add_subcommand("fuse", "Put the trained weights of a cluster together as one state dict");
   command->add_option("--node-data", flags->node_data, "Where plan and trained weights are")

@@ -8,7 +8,7 @@ namespace ravnest::cli {
 
 namespace {
 
-struct Flags {
+struct InspectFlags {
   InspectOptions options;
   bool json = false;
   bool text = false;
@@ -16,7 +16,7 @@ struct Flags {
   std::int64_t batch = 0;
 };
 
-void run_inspect(Flags flags) {
+void run_inspect(InspectFlags flags) {
   flags.options.form = flags.json   ? InspectForm::kJson
                        : flags.text ? InspectForm::kText
                                     : InspectForm::kTable;
@@ -30,7 +30,7 @@ void run_inspect(Flags flags) {
 }  // namespace
 
 Command add_inspect(CLI::App& app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<InspectFlags>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model is made of and what training it costs");
   command->add_option("FILE", flags->options.file, "A .pt2 archive or TorchScript file")

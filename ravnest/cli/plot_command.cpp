@@ -9,7 +9,7 @@ namespace ravnest::cli {
 
 namespace {
 
-struct Flags {
+struct PlotFlags {
   std::filesystem::path file;
   std::filesystem::path other;
   std::filesystem::path out = "run.png";
@@ -21,7 +21,7 @@ bool says_accuracy(const std::filesystem::path& file) {
 }
 
 // The names tell where they can; of two that do not, the first has the losses.
-plot::RunCurves read_curves(const Flags& flags) {
+plot::RunCurves read_curves(const PlotFlags& flags) {
   const bool is_swapped = says_accuracy(flags.file) && !says_accuracy(flags.other);
   const std::filesystem::path& losses = is_swapped ? flags.other : flags.file;
   const std::filesystem::path& accuracies = is_swapped ? flags.file : flags.other;
@@ -35,7 +35,7 @@ plot::RunCurves read_curves(const Flags& flags) {
   return curves;
 }
 
-void run_plot(const Flags& flags) {
+void run_plot(const PlotFlags& flags) {
   plot::RunCurves curves = read_curves(flags);
   if (!flags.title.empty()) {
     curves.title = flags.title;
@@ -49,7 +49,7 @@ void run_plot(const Flags& flags) {
 }  // namespace
 
 Command add_plot(CLI::App& app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PlotFlags>();
   CLI::App* command = app.add_subcommand("plot", "Draw the losses and accuracies of a run");
   command
       ->add_option("FILE", flags->file,

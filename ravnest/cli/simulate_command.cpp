@@ -16,7 +16,7 @@ namespace {
 // What a picture shows: enough passes to see the pipeline fill and run.
 constexpr double kPassesInPicture = 24.0;
 
-struct Flags {
+struct SimulateFlags {
   PlanFlags plan;
   double minutes = 10.0;
   std::string schedule = "async";
@@ -34,7 +34,7 @@ double picture_seconds(const planner::Plan& plan, double most) {
   return std::min(most, kPassesInPicture * slowest);
 }
 
-void run_simulate(Flags flags) {
+void run_simulate(SimulateFlags flags) {
   flags.options.churn = parse_churn(flags.churn);
   flags.options.seconds = flags.minutes * 60.0;
   flags.options.seed = flags.plan.seed;
@@ -60,7 +60,7 @@ void run_simulate(Flags flags) {
 }  // namespace
 
 Command add_simulate(CLI::App& app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<SimulateFlags>();
   CLI::App* command = app.add_subcommand(
       "simulate", "Foretell a run: will it fit, how fast, who is the bottleneck");
   flags->plan.add_to(*command);
