@@ -4,7 +4,7 @@
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: help setup build sanitized test demo bench fuzz lint format clean
+.PHONY: help setup build sanitized test demo bench soak fuzz lint format clean
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,9 @@ demo: build  ## Run the demonstration
 
 bench: build  ## Measure against PyTorch, side by side
 	@$(PYTHON) benchmarks/run.py
+
+soak: build  ## Train for SOAK_MINUTES (10) while machines and the server are killed
+	@$(PYTHON) benchmarks/soak_churn.py --minutes $(or $(SOAK_MINUTES),10)
 
 fuzz: sanitized  ## Fuzz for FUZZ_SECONDS (600) in all, or FUZZ_RUNS runs of each target
 	@scripts/fuzz.sh

@@ -3,11 +3,14 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
 pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(openssl REQUIRED IMPORTED_TARGET openssl>=3.0)
+pkg_check_modules(libseccomp REQUIRED IMPORTED_TARGET libseccomp>=2.5)
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 # Not through find_package: torch's CMake defines a protobuf of its own that does not link.
 pkg_check_modules(grpc REQUIRED IMPORTED_TARGET grpc++ protobuf)
 find_program(RAVNEST_PROTOC protoc REQUIRED)
@@ -19,8 +22,6 @@ if(RAVNEST_TESTS)
 endif()
 
 if(RAVNEST_TORCH)
-  find_package(CLI11 2.1 REQUIRED)
-
   set(RAVNEST_PYTHON "" CACHE FILEPATH "A Python that has torch; the first one found if empty")
   if(RAVNEST_PYTHON)
     set(Python_EXECUTABLE "${RAVNEST_PYTHON}")

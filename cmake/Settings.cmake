@@ -13,7 +13,10 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  # With paths relative to the clone, so that one clone profits from what another has compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=true
+    CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
 add_library(ravnest_flags INTERFACE)
@@ -21,8 +24,9 @@ target_compile_options(ravnest_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
   -Wno-missing-field-initializers)  # designated initialisers leave fields at their defaults
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC 12 sees overlaps in std::string's operator+ that cannot happen.
-  target_compile_options(ravnest_flags INTERFACE -Wno-restrict)
+  # GCC 12 sees overlaps in std::string's operator+ that cannot happen. ccache looks into
+  # precompiled headers only with -fpch-preprocess.
+  target_compile_options(ravnest_flags INTERFACE -Wno-restrict -fpch-preprocess)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # GCC 12's std::stable_sort calls a function that its own header deprecates.
   target_compile_options(ravnest_flags INTERFACE -Wno-deprecated-declarations)

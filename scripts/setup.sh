@@ -9,7 +9,9 @@ packages=(
   nlohmann-json3-dev libdeflate-dev libcli11-dev libgtest-dev
   libcairo2-dev fonts-dejavu-core
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libzstd-dev
-  libsqlite3-dev libssl-dev
+  libsqlite3-dev libssl-dev libseccomp-dev libcpp-httplib-dev
+  iproute2  # the tests of networks make namespaces
+  chromium  # the tests of the dashboard look at it with a browser
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19
 )
 

@@ -2,9 +2,13 @@
 
     tidy.py BUILD PATTERN [clang-tidy option...]
 
+A unity file stands for the sources that it includes: the headers that they share are read once,
+and .clang-tidy's filter lets through what is found in them. It counts as where its first source
+lies.
+
 The precompiled header is left out: clang-tidy cannot use GCC's, and would read all of libtorch for
-every source in its place. A source that was clean is not looked at again until it, one of our
-headers, or the checks change: what was clean is remembered in build/tidy.
+every source in its place. What was clean is not looked at again until a source, one of our headers,
+or the checks change: it is remembered in build/tidy.
 """
 
 import hashlib
@@ -19,6 +23,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CLEAN = ROOT / "build" / "tidy"
 PRECOMPILED = re.compile(r" -Winvalid-pch -include \S+/cmake_pch\.hxx")
+INCLUDED = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+
+
+def sources_of(entry: dict) -> list[Path]:
+    """The sources that are compiled as one."""
+    file = Path(entry["file"])
+    if file.parent.name != "Unity":
+        return [file]
+    return [Path(name) for name in INCLUDED.findall(file.read_text())]
 
 
 def common_state(options: list[str]) -> bytes:
@@ -36,16 +49,16 @@ def common_state(options: list[str]) -> bytes:
 
 def check(build: Path, entry: dict, options: list[str], common: bytes) -> str:
     """What clang-tidy has to say about a source; empty when it is clean."""
-    source = Path(entry["file"])
-    key = hashlib.sha256(common + entry["command"].encode() + source.read_bytes()).hexdigest()
+    content = b"".join(source.read_bytes() for source in sources_of(entry))
+    key = hashlib.sha256(common + entry["command"].encode() + content).hexdigest()
     if (CLEAN / key).exists():
         return ""
-    command = ["clang-tidy-19", "-quiet", "-p", str(build), *options, str(source)]
+    command = ["clang-tidy-19", "-quiet", "-p", str(build), *options, entry["file"]]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode == 0:
         (CLEAN / key).touch()
         return ""
-    return result.stdout.strip() or result.stderr.strip() or f"{source}: clang-tidy failed"
+    return result.stdout.strip() or result.stderr.strip() or f"{entry['file']}: clang-tidy failed"
 
 
 def main(build: str, pattern: str, *options: str) -> int:
@@ -53,7 +66,9 @@ def main(build: str, pattern: str, *options: str) -> int:
     for entry in commands:
         entry["command"] = PRECOMPILED.sub("", entry["command"])
     wanted = re.compile(pattern)
-    entries = [entry for entry in commands if wanted.match(os.path.relpath(entry["file"], ROOT))]
+    entries = [
+        entry for entry in commands if wanted.match(os.path.relpath(sources_of(entry)[0], ROOT))
+    ]
     if not entries:
         print(f"[tidy] expected sources that match {pattern} in {build}, got none")
         return 1
