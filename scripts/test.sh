@@ -35,6 +35,5 @@ part "lint" scripts/lint.sh
 
 echo
 cat "$reports/summary"
-# A test that is repeated under the sanitizers is counted once.
 .venv/bin/python scripts/count_tests.py "$reports" || status=1
 exit $status
