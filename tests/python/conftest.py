@@ -1,3 +1,4 @@
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 def one_thread():
     """Sums come out in one order only, and a loaded machine stays usable."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hears_ctrl_c():
+    """What a shell starts in the background ignores SIGINT, and so would every child of the tests."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
