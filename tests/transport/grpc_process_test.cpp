@@ -1,7 +1,12 @@
 // Nodes in processes of their own, killed and stopped after a stated event.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <thread>
 
+#include "ravnest/transport/grpc/accept_loop.h"
 #include "tests/transport/child.h"
 #include "tests/transport/sanitizers.h"
 #include "tests/transport/tcp_client.h"
@@ -21,6 +26,27 @@ class GrpcProcess : public ::testing::Test {
   GrpcWorld world_;
   TestNode here_{world_, "node_0", quick()};
 };
+
+TEST(AcceptLoop, LeavesItsPortAlthoughAForkedProcessHasItsDescriptors) {
+  auto loop = std::make_unique<AcceptLoop>("127.0.0.1:0", AcceptLimits{});
+  const std::string address = loop->address();
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // as one that has not executed its program yet
+    ::close(ends[1]);
+    char byte = 0;
+    ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  loop.reset();
+  EXPECT_EQ(AcceptLoop(address, AcceptLimits{}).address(), address);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 TEST_F(GrpcProcess, AKilledReceiverIsNamedAndItsSuccessorGetsWhatWasNotTaken) {
   const std::string address = world_.reserve("node_1");

@@ -119,6 +119,10 @@ void AcceptLoop::stop() {
     static_cast<void>(::write(stop_event_, &one, sizeof(one)));
     thread_.join();
   }
+  if (listener_ >= 0) {
+    // A process that was forked off a moment ago has it too, until it executes its own program.
+    ::shutdown(listener_, SHUT_RDWR);
+  }
   close_if_open(listener_);
   close_if_open(stop_event_);
   close_if_open(spare_);
