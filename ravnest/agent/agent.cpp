@@ -13,6 +13,7 @@
 #include "ravnest/agent/keeper.h"
 #include "ravnest/agent/machine.h"
 #include "ravnest/base/error.h"
+#include "ravnest/base/folder_lock.h"
 #include "ravnest/base/version.h"
 #include "ravnest/base/workers.h"
 #include "ravnest/control/reached.h"
@@ -54,7 +55,6 @@ trust::Identity enrol(const AgentOptions& options) {
     throw_invalid("[join] expected --token, since '", options.data.string(),
                   "' has no identity yet: `ravnest token` on the server prints one.");
   }
-  fs::create_directories(options.data);
   const trust::Token token = trust::parse_token(*options.token);
   if (token.role != trust::Role::kProvider) {
     throw_invalid("[join] expected a token for a provider, got one for a ",
@@ -64,6 +64,11 @@ trust::Identity enrol(const AgentOptions& options) {
       transport::enrol(token, {.server = options.server, .name = options.name});
   trust::write_identity(file, identity);
   return identity;
+}
+
+fs::path made_folder(const fs::path& folder) {
+  fs::create_directories(folder);
+  return folder;
 }
 
 // The plan counts what a stage needs, not what its program and the system take beside it.
@@ -87,13 +92,18 @@ double measure_speed(const AgentOptions& options, std::int64_t threads) {
 struct Agent::Impl {
   explicit Impl(AgentOptions given)
       : options(std::move(given)),
+        folder_lock(
+            made_folder(options.data),
+            concat("[join] '", options.data.string(),
+                   "' is in use by another `ravnest join`; give this one a folder of its own with "
+                   "--data.")),
+        reach_test(std::make_unique<control::ReachTest>(options.port)),
+        port(reach_test->port()),
         identity(enrol(options)),
         client(std::make_shared<control::Client>(options.server, identity)),
         outward([this](const std::string& member, relay::PipeEvents events) {
           return client->call(member, std::move(events));
-        }),
-        reach_test(std::make_unique<control::ReachTest>(options.port)),
-        port(reach_test->port()) {
+        }) {
     measure();
     keeper = std::make_unique<Keeper>(
         KeeperOptions{.data = options.data,
@@ -356,12 +366,14 @@ struct Agent::Impl {
   }
 
   const AgentOptions options;
+  // Two in one folder would be one member, and end each other's sessions.
+  const FolderLock folder_lock;
+  std::unique_ptr<control::ReachTest> reach_test;  // until the server has looked
+  const int port;
   const trust::Identity identity;
   const std::shared_ptr<const control::Client> client;
   relay::Outward outward;
   relay::Inward inward;
-  std::unique_ptr<control::ReachTest> reach_test;  // until the server has looked
-  const int port;
   Measurements measured;
   std::atomic<bool> is_gone = false;
   std::atomic<bool> is_leaving = false;

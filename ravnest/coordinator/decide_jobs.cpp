@@ -70,7 +70,7 @@ void Deciding::make_room_for_job() {
 Job& Deciding::job_of(JobId id, const MemberId& by) {
   Job* job = find_job(durable_, id);
   if (job == nullptr || (!by.empty() && job->requester != by)) {
-    refuse_as("Expected a job of yours, got ", id, ".");
+    refuse_as("Expected a job ", by.empty() ? "that is known" : "of yours", ", got ", id, ".");
   }
   return *job;
 }
@@ -203,8 +203,8 @@ std::string Deciding::on(const PlanMade& event) {
     for (const Cluster& cluster : job.clusters) {
       stages += cluster.places.size();
     }
-    reason = concat("It is planned on ", stages, " providers in ", job.clusters.size(),
-                    job.clusters.size() == 1 ? " cluster." : " clusters.");
+    reason = concat("It is planned on ", stages, stages == 1 ? " provider in " : " providers in ",
+                    job.clusters.size(), job.clusters.size() == 1 ? " cluster." : " clusters.");
     note(job, reason);
     update_phase(job, reason);
   }

@@ -288,7 +288,8 @@ void Deciding::ask_plan(Job& job, const std::set<MemberId>& free) {
     std::ranges::sort(pool);
   }
   change(PlanAsked{job.id, durable_.epoch + 1});
-  note(job, concat("A plan is made over ", pool.size(), " free providers."));
+  note(job, concat("A plan is made over ", pool.size(),
+                   pool.size() == 1 ? " free provider." : " free providers."));
   MakePlan ask{job.id, job.epoch, job.program, job.options, {}};
   for (const MemberId& id : pool) {
     live(id).reserved = job.id;

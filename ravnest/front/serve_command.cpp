@@ -100,6 +100,9 @@ void serve(const server::ServerOptions& given) {
       throw Error(ErrorKind::kIo, *broken);
     }
   }
+  std::cout << "ends; what is trained goes on when a server is back in " << options.data.string()
+            << "\n"
+            << std::flush;
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 #include "ravnest/package/plan_swap.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "ravnest/base/error.h"
@@ -41,19 +38,6 @@ void sync_folders_in(const fs::path& root) {
     }
   }
   sync_folder(root);
-}
-
-// Waiting would be for as long as another plan takes to write; the caller decides.
-int lock_folder(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) {
-    throw_io(concat("cannot open '", folder.string(), "': ", std::strerror(errno)));
-  }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(fd);
-    throw_io(concat("another process is writing a plan into '", folder.string(), "'"));
-  }
-  return fd;
 }
 
 std::vector<std::string> plan_folders_in(const fs::path& folder) {
@@ -142,15 +126,13 @@ PlanSwap::PlanSwap(fs::path node_data)
     : node_data_(std::move(node_data)), staging_(node_data_ / kStaging) {
   try {
     fs::create_directories(node_data_);
-    lock_ = lock_folder(node_data_);
+    lock_.emplace(node_data_, concat("[package] another process is writing a plan into '",
+                                     node_data_.string(), "'."));
     roll_back(node_data_, staging_);
     fs::remove_all(staging_);
     fs::create_directories(staging_ / "new");
     fs::create_directories(staging_ / "old");
   } catch (const fs::filesystem_error& error) {
-    if (lock_ >= 0) {
-      ::close(lock_);
-    }
     throw_io(
         concat("cannot write a plan into '", node_data_.string(), "': ", error.code().message()));
   }
@@ -161,7 +143,6 @@ PlanSwap::~PlanSwap() {
   if (!keep_staging_) {
     fs::remove_all(staging_, ignored);
   }
-  ::close(lock_);
 }
 
 void PlanSwap::commit() {

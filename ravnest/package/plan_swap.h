@@ -1,8 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <vector>
+
+#include "ravnest/base/folder_lock.h"
 
 namespace ravnest::package {
 
@@ -37,7 +40,7 @@ class PlanSwap {
  private:
   std::filesystem::path node_data_;
   std::filesystem::path staging_;
-  int lock_ = -1;
+  std::optional<FolderLock> lock_;
   bool keep_staging_ = false;  // it holds an old plan that could not be put back
 };
 

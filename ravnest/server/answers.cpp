@@ -82,7 +82,8 @@ struct Answering {
     const Job* job = find_job(desk.state().durable, question.job);
     const MemberId by = requester();
     if (job == nullptr || (!by.empty() && job->requester != by)) {
-      throw_invalid("Expected a job of yours, got ", question.job, ".");
+      throw_invalid("Expected a job ", by.empty() ? "that is known" : "of yours", ", got ",
+                    question.job, ".");
     }
     if (job->phase != Phase::kDone) {
       throw_invalid("Expected a job that is done, got one that is ", to_string(job->phase), ": ",
@@ -190,7 +191,7 @@ const Member& find_member(const State& state, const std::string& name) {
       return member;
     }
   }
-  throw_invalid("Expected the name of a member, got another: `ravnest status` lists them.");
+  throw_invalid("Expected the name of a member, got '", name, "': `ravnest status` lists them.");
 }
 
 }  // namespace ravnest::server

@@ -5,6 +5,7 @@
 
 #include <csignal>
 
+#include "ravnest/control/reached.h"
 #include "ravnest/relay/reach.h"
 #include "tests/agent/fake_provider.h"
 #include "tests/base/has.h"
@@ -162,6 +163,29 @@ TEST_F(AgentTest, NeedsATokenForAProvider) {
   EXPECT_TRUE(has(server::refusal_of([&] { const Agent agent(wrong); }), "a token for a provider"));
   wrong.token.reset();
   EXPECT_TRUE(has(server::refusal_of([&] { const Agent agent(wrong); }), "expected --token"));
+}
+
+// What an agent that cannot be says of it.
+std::string error_of(const AgentOptions& options) {
+  try {
+    const Agent agent(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(AgentTest, AFolderIsForOne) {
+  const Agent agent(options(kListens));
+  EXPECT_TRUE(has(error_of(options(kListens)), "is in use by another"));
+}
+
+TEST_F(AgentTest, DoesNotEnrolWhereItsPortIsTaken) {
+  const control::ReachTest taken(0);
+  AgentOptions wrong = options(kListens);
+  wrong.port = taken.port();
+  EXPECT_TRUE(has(error_of(wrong), "is taken"));
+  EXPECT_FALSE(std::filesystem::exists(wrong.data / "identity.pem"));
 }
 
 TEST_F(AgentTest, AProgramThatDoesNotTellItsSpeedIsAnError) {
