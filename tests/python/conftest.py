@@ -17,7 +17,7 @@ def one_thread():
 
 @pytest.fixture(autouse=True, scope="session")
 def hears_ctrl_c():
-    """What a shell starts in the background ignores SIGINT, and so would every child of the tests."""
+    """What a shell starts in the background ignores SIGINT, and so do the children of the tests."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
