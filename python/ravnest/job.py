@@ -49,8 +49,8 @@ class Place:
     def on_number(self, number: int) -> None:
         """The job has it."""
 
-    def check(self) -> None:
-        """Throws where it cannot go on."""
+    def check(self, lost: str = "") -> None:
+        """Throws where it cannot go on. The server has lost the provider of that name."""
 
     def leave(self, job: "Job") -> None:
         """What becomes of a job that is cut off by its user."""
@@ -237,7 +237,10 @@ class Job:
             return error
         notes = [note["text"] for note in json.loads(self._job.view(self.number))["notes"]]
         why = [text for text in notes if " failed at " in text or " is lost with " in text]
-        return RuntimeError(f"[fit] a provider failed: {why[-1]}") if why else error
+        if not why:
+            return error
+        self._place.check(lost=why[-1].partition(" is lost with ")[0])
+        return RuntimeError(f"[fit] a provider failed: {why[-1]}")
 
     def is_over(self) -> bool:
         standing = self._job.standing()

@@ -111,7 +111,10 @@ class LocalPool(Place):
         new.write_text(json.dumps(self._shape | {"job": number}))
         new.replace(self._data / "job.json")
 
-    def check(self) -> None:
+    def check(self, lost: str = "") -> None:
+        if lost in self._processes:  # its connections close a little before it has ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._processes[lost].wait(_GOODBYE)
         if (reason := self._server.broken()) is not None:
             raise RuntimeError(f"[fit] the server of this process cannot go on: {reason}")
         for name, process in self._processes.items():

@@ -1,7 +1,9 @@
 """Clusters on this machine: all nodes in one process, or each in a script of its own."""
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,15 +19,16 @@ from ravnest import Node, Trainer
 
 
 def free_ports(count):
-    """Ports that nobody has now, each another."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody has now, each another, and below those that outgoing connections get."""
+    with contextlib.ExitStack() as stack:
+        ports = []
+        while len(ports) < count:
+            one = stack.enter_context(socket.socket())
+            port = random.SystemRandom().randint(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                ports.append(port)
+        return ports
 
 
 def write_pool(folder, count):
