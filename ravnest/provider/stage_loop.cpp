@@ -21,6 +21,10 @@ std::uint64_t bytes_of(const transport::Message& message) {
   return nbytes;
 }
 
+bool ends_badly(const Control& control) {
+  return control.word == Word::kStop && control.numbers != std::vector<std::int64_t>{0};
+}
+
 }  // namespace
 
 std::size_t LoopOptions::most_in_flight() const {
@@ -158,8 +162,15 @@ double StageLoop::Status::busy() const {
 
 void StageLoop::run() {
   try {
-    send_hello(0);
-    work_until_over();
+    try {
+      send_hello(0);
+      work_until_over();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kPeerLost) {
+        wait_for_reason();
+      }
+      throw;
+    }
   } catch (...) {
     fail(std::current_exception());
   }
@@ -184,6 +195,29 @@ void StageLoop::run() {
   inputs_.clear();
   unfinished_.clear();
   stage_.reset();
+}
+
+// Who leaves in mid-run says why, to its neighbours and they to theirs: the word may reach us after
+// a message to that peer has failed, and is the better answer.
+void StageLoop::wait_for_reason() {
+  const auto deadline = transport::deadline_in(kLastWord);
+  std::optional<Control> reason;
+  std::unique_lock lock(mutex_);
+  for (std::size_t seen = 0; !stopped_ && !reason; ++seen) {
+    if (!changed_.wait_until(lock, deadline, [&] { return stopped_ || arrivals_.size() > seen; })) {
+      return;
+    }
+    if (!stopped_ && arrivals_[seen].delivery.message.kind == transport::MessageKind::kControl) {
+      Control control = read_control(arrivals_[seen].delivery.message);
+      if (ends_badly(control)) {
+        reason = std::move(control);
+      }
+    }
+  }
+  lock.unlock();
+  if (reason) {
+    stop_with(*reason);
+  }
 }
 
 void StageLoop::leave_the_rest() {
@@ -266,8 +300,7 @@ void StageLoop::sort(Arrival arrival) {
   transport::Delivery& delivery = arrival.delivery;
   if (delivery.message.kind == transport::MessageKind::kControl) {
     Control control = read_control(delivery.message);
-    const bool is_well = control.numbers == std::vector<std::int64_t>{0};
-    if (control.word == Word::kStop && !is_well) {
+    if (ends_badly(control)) {
       stop_with(control);
     } else if (control.word == Word::kHello) {
       on_hello(control);

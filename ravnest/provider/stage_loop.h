@@ -240,6 +240,7 @@ class StageLoop {
   };
   void run();
   void work_until_over();
+  void wait_for_reason();
   bool take_inbox(bool may_wait);
   void sort(Arrival arrival);
   void sort(Channel channel, transport::Delivery& delivery);
