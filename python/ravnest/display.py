@@ -92,17 +92,19 @@ class Board:
         self._height = 0
         self._first: tuple[float, float] | None = None  # when, and with which share done
 
-    def tick(self, head: Callable[[], str], lines: Sequence[str], share: float) -> None:
-        """`head()` is asked for when it is time; `share` of the run is done."""
+    def tick(self, head: Callable[[], str], lines: Sequence[str], share: float | None) -> None:
+        """`head()` is asked for when it is time; `share` of the run is done, None before it has
+        begun."""
         now = time.monotonic()
-        self._first = self._first or (now, share)
+        if share is not None:
+            self._first = self._first or (now, share)
         pause = _IN_PLACE_SECONDS if self._is_terminal else _PLAIN_SECONDS
         if self._is_quiet or now - self._shown_at < pause:
             return
         self._shown_at = now
         text = head()
-        started, before = self._first
-        if share > before:
+        started, before = self._first or (now, 1.0)
+        if share is not None and share > before:
             left = (now - started) * (1.0 - share) / (share - before)
             text += f", {_duration(left)} left"
         if not self._is_terminal:

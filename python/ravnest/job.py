@@ -52,9 +52,10 @@ class Place:
     def check(self, lost: str = "") -> None:
         """Throws where it cannot go on. The server has lost the provider of that name."""
 
-    def leave(self, job: "Job") -> None:
-        """What becomes of a job that is cut off by its user."""
+    def leave(self, job: "Job") -> str:
+        """What becomes of a job that is cut off by its user; in a sentence."""
         job.cancel()
+        return f"job {job.number} is cancelled"
 
     @contextlib.contextmanager
     def results(self) -> Iterator[Path]:
@@ -145,7 +146,7 @@ class Job:
         feeds = self._job.feeds()
         if standing and feeds and len(feeds) >= len(standing["clusters"]):
             return True
-        self._board.tick(lambda: self._describe(standing), [], 0.0)
+        self._board.tick(lambda: self._describe(standing), [], None)
         self._job.wait_for_change(seen, timeout)
         return False
 
@@ -263,13 +264,17 @@ class Job:
         return requester is not None and standing["restored"] >= requester.submitted()
 
     def cancel(self) -> None:
-        if self.number is not None:
-            self._job.cancel(self.number)
+        self._job.cancel(self.number)
 
     def stop(self) -> None:
-        """It was cut off by its user."""
+        """It was cut off by its user, who is told what becomes of it."""
+        if self.number is None:
+            return
         with contextlib.suppress(Exception):
-            self._place.leave(self)
+            is_over = self.is_over()
+            said = self._place.leave(self)
+            if not is_over:
+                self._board.say(said)
 
     def close(self) -> None:
         self._over.set()

@@ -124,12 +124,15 @@ class LocalPool(Place):
                     f"[fit] {name} ended with exit code {process.returncode}: {said}"
                 )
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: Job) -> str:
         self._is_over = job.is_over()
-        if self.keeps_learned and not self._is_over:
+        if not self.keeps_learned:
+            return "what was learned is gone; fit with a folder keeps it"
+        if not self._is_over:
             for process in self._processes.values():
                 process.send_signal(signal.SIGUSR1)  # keep a checkpoint
             job.wait_until_kept(_KEEP)
+        return f"fit with folder='{self._folder}' goes on from what was learned"
 
     @contextlib.contextmanager
     def results(self) -> Iterator[Path]:

@@ -215,7 +215,8 @@ def detach(flags: argparse.Namespace) -> int:
     """Feeds the job from a process of its own, once it has a number."""
     if not flags.server and read_file(flags.file).find("server") is None:
         raise ValueError("[submit] expected a server to detach from, got none.")
-    words = [sys.executable, "-m", "ravnest.submit", os.fspath(flags.file), "--quiet"]
+    words = [sys.executable, "-m", "ravnest.submit", os.fspath(flags.file)]
+    words += ["--quiet"] if flags.quiet else []
     words += [f"--{key}={value}" for key in ("server", "job") if (value := getattr(flags, key))]
     log = flags.file.with_suffix(".log")
     with log.open("wb") as said:

@@ -14,6 +14,7 @@
 #include "ravnest/agent/machine.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/folder_lock.h"
+#include "ravnest/base/new_folder.h"
 #include "ravnest/base/version.h"
 #include "ravnest/base/workers.h"
 #include "ravnest/control/reached.h"
@@ -66,11 +67,6 @@ trust::Identity enrol(const AgentOptions& options) {
   return identity;
 }
 
-fs::path made_folder(const fs::path& folder) {
-  fs::create_directories(folder);
-  return folder;
-}
-
 // The plan counts what a stage needs, not what its program and the system take beside it.
 std::int64_t most_memory(double lent_gb) {
   return static_cast<std::int64_t>((1.25 * lent_gb + 0.5) * 1e9);
@@ -92,8 +88,9 @@ double measure_speed(const AgentOptions& options, std::int64_t threads) {
 struct Agent::Impl {
   explicit Impl(AgentOptions given)
       : options(std::move(given)),
+        folder(options.data),
         folder_lock(
-            made_folder(options.data),
+            options.data,
             concat("[join] '", options.data.string(),
                    "' is in use by another `ravnest join`; give this one a folder of its own with "
                    "--data.")),
@@ -104,6 +101,7 @@ struct Agent::Impl {
         outward([this](const std::string& member, relay::PipeEvents events) {
           return client->call(member, std::move(events));
         }) {
+    folder.keep();  // it has the identity, which cost a use of the token
     measure();
     keeper = std::make_unique<Keeper>(
         KeeperOptions{.data = options.data,
@@ -367,6 +365,7 @@ struct Agent::Impl {
 
   const AgentOptions options;
   // Two in one folder would be one member, and end each other's sessions.
+  NewFolder folder;  // who cannot enrol leaves none
   const FolderLock folder_lock;
   std::unique_ptr<control::ReachTest> reach_test;  // until the server has looked
   const int port;

@@ -45,7 +45,7 @@ std::string Deciding::on(const Enrol& event) {
 std::string Deciding::on(const RemoveMember& event) {
   require(durable_.members.contains(event.member), "a member");
   const std::string name = name_of(event.member);
-  if (live(event.member).presence != Presence::kLost) {
+  if (live(event.member).presence != Presence::kAway) {
     lose(event.member, "it was removed");
   }
   settle();

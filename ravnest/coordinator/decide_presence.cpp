@@ -35,7 +35,7 @@ std::string Deciding::on(const Tick& /*event*/) {
   for (auto& [id, provider] : state_.live.providers) {
     provider.heard += asleep;
     const bool is_due = provider.let_go_by != Milliseconds{0} && now_.steady >= provider.let_go_by;
-    if (is_due || provider.presence != Presence::kLost) {
+    if (is_due || provider.presence != Presence::kAway) {
       const Milliseconds age = now_.steady - provider.heard;
       const Milliseconds most = provider.presence == Presence::kAwaited ? kReturnTime : kLostAfter;
       if (is_due || age >= most) {
@@ -237,7 +237,7 @@ void Deciding::lose(const MemberId& id, const std::string& why) {
   if (provider.session != 0) {
     act(CloseSession{id, provider.session, concat("Not believed any more: ", why, ".")});
   }
-  provider.presence = Presence::kLost;
+  provider.presence = Presence::kAway;
   provider.session = 0;
   provider.probe.clear();
   forget_links(id);

@@ -42,7 +42,7 @@ void write_providers(const State& state, Text& text) {
   }
   text.family("providers", "gauge", "Providers by presence.");
   for (const Presence presence :
-       {Presence::kPresent, Presence::kSilent, Presence::kAwaited, Presence::kLost}) {
+       {Presence::kPresent, Presence::kSilent, Presence::kAwaited, Presence::kAway}) {
     text.sample({{"presence", std::string(to_string(presence))}}, counts[presence]);
   }
   text.family("providers_with_a_stage", "gauge", "Providers that hold a stage.");

@@ -34,14 +34,14 @@ struct Measurements {
 };
 
 enum class Presence : std::uint8_t {
-  kLost,
+  kAway,     // lost, left, or not heard of since the server began
   kAwaited,  // held a stage when the server ended; may come back to it
   kSilent,   // for a while
   kPresent,
 };
 
 struct Provider {
-  Presence presence = Presence::kLost;
+  Presence presence = Presence::kAway;
   std::int64_t session = 0;  // of the connection; a word of another session is refused
   std::string address;       // for peers
   bool is_relayed = false;   // accepts no connection: links go through the server

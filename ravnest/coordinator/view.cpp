@@ -129,6 +129,16 @@ void add_curves(const State& state, JobId job, OrderedJson& json) {
   json["accuracy"] = std::move(accuracies);
 }
 
+// Where it has come to, whoever held it then.
+OrderedJson last_json(const State& state, JobId job) {
+  const auto curve = state.live.curves.find(job);
+  if (curve == state.live.curves.end() || curve->second.empty()) {
+    return nullptr;
+  }
+  const CurvePoint& point = curve->second.back();
+  return {{"version", point.version}, {"loss", point.loss}};
+}
+
 OrderedJson job_json(const State& state, const Job& job, std::size_t notes) {
   OrderedJson clusters = OrderedJson::array();
   if (is_active(job.phase)) {
@@ -150,6 +160,7 @@ OrderedJson job_json(const State& state, const Job& job, std::size_t notes) {
           {"epoch", job.epoch},
           {"is_fed", state.live.feeds.contains(job.id)},
           {"restore_point", std::move(restore)},
+          {"last", last_json(state, job.id)},
           {"clusters", std::move(clusters)},
           {"notes", notes_json(job.notes, notes)}};
 }
@@ -199,8 +210,8 @@ OrderedJson provider_json(const State& state, const Member& member, Now now) {
 
 std::string_view to_string(Presence presence) {
   switch (presence) {
-    case Presence::kLost:
-      return "lost";
+    case Presence::kAway:
+      return "away";
     case Presence::kAwaited:
       return "awaited";
     case Presence::kSilent:

@@ -27,7 +27,8 @@ const httplib::Headers kHeaders = {
     {"Referrer-Policy", "no-referrer"},
     {"Cross-Origin-Resource-Policy", "same-origin"},
     {"Cross-Origin-Opener-Policy", "same-origin"},
-    {"Cache-Control", "no-store"}};
+    {"Cache-Control", "no-store"},
+    {"Accept-Ranges", "none"}};
 
 void say(httplib::Response& response, const Json& json) {
   response.set_content(json.dump(-1, ' ', false, Json::error_handler_t::replace), kJsonType);

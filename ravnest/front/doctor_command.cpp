@@ -197,7 +197,7 @@ class Doctor {
     }
     const Json view = Json::parse(client_->ask(coordinator::WantsView{}));
     for (const Json& each : view.at("providers")) {
-      if (each.at("id") == identity_->certificate.member().id && each.at("presence") != "lost") {
+      if (each.at("id") == identity_->certificate.member().id && each.at("presence") != "away") {
         return each;
       }
     }

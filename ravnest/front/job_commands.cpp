@@ -85,18 +85,10 @@ std::string jobs_table(const Json& view, const Style& style) {
   Table table({{Align::kRight}, {}, {}, {Align::kRight}, {Align::kRight}, {}});
   table.add_header({"job", "name", "is", "version", "loss", "because"});
   for (const Json& each : view.at("jobs")) {
-    Json version;
-    Json loss;
-    for (const Json& cluster : each["clusters"]) {
-      const Json& report = cluster["stages"].back()["report"];
-      if (!report.is_null() && loss.is_null()) {
-        version = report["version"];
-        loss = report["loss"];
-      }
-    }
+    const Json& last = each["last"];
     table.add_row({std::to_string(each["id"].get<std::int64_t>()), text_of(each["name"]),
-                   text_of(each["phase"]), version.is_null() ? "" : version.dump(), number(loss),
-                   text_of(each["reason"])});
+                   text_of(each["phase"]), last.is_null() ? "" : last["version"].dump(),
+                   last.is_null() ? "" : number(last["loss"]), text_of(each["reason"])});
   }
   return table.to_string(style);
 }

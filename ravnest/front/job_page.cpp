@@ -33,6 +33,10 @@ std::string title(const Json& job, const Style& style) {
   if (const Json& restore = job.at("restore_point"); !restore.is_null()) {
     out += concat("\nrestore point: version ", restore.at("version").get<std::int64_t>());
   }
+  if (const Json& last = job.at("last"); !last.is_null()) {
+    out += concat("\nlast loss: ", format_number(last.at("loss").get<double>()), " at version ",
+                  last.at("version").get<std::int64_t>());
+  }
   if (const Json& accuracy = job.at("accuracy"); !accuracy.empty()) {
     out += concat("\nlast accuracy: ", format_number(accuracy.back().at(1).get<double>()), " %");
   }

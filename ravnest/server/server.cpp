@@ -10,6 +10,7 @@
 #include "ravnest/base/address.h"
 #include "ravnest/base/atomic_file.h"
 #include "ravnest/base/error.h"
+#include "ravnest/base/new_folder.h"
 #include "ravnest/coordinator/view.h"
 #include "ravnest/dashboard/http_server.h"
 #include "ravnest/server/answers.h"
@@ -41,11 +42,6 @@ constexpr transport::AcceptLimits kAcceptLimits{.connections = 4096, .connection
 trust::Identity make_server_identity(const trust::Authority& authority) {
   return authority.make_identity({trust::make_member_id(), trust::Role::kServer},
                                  trust::valid_for(kServerDays, std::chrono::system_clock::now()));
-}
-
-trust::Authority open_authority(const std::filesystem::path& data) {
-  std::filesystem::create_directories(data);
-  return trust::Authority::open(data, std::chrono::system_clock::now());
 }
 
 // Whether a token opens the door: decided, and durable, before anybody is let in.
@@ -118,7 +114,8 @@ dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_
 struct Server::Impl {
   explicit Impl(const ServerOptions& given)
       : options(given),
-        authority(open_authority(options.data)),
+        folder(options.data),
+        authority(trust::Authority::open(options.data, std::chrono::system_clock::now())),
         desk({.data = options.data,
               .on_broken = options.on_broken,
               .on_change =
@@ -154,6 +151,7 @@ struct Server::Impl {
     AtomicFile file(options.data / "server.json");
     file.write(where.dump(1) + "\n");
     file.commit();
+    folder.keep();
   }
 
   ~Impl() {
@@ -182,6 +180,7 @@ struct Server::Impl {
   }
 
   const ServerOptions options;
+  NewFolder folder;  // a server that cannot start leaves none
   const trust::Authority authority;
   std::atomic<bool> is_watched = false;
   std::unique_ptr<dashboard::HttpServer> http;

@@ -108,7 +108,7 @@ class Invariants {
         const auto found = state.live.providers.find(place.provider);
         ASSERT_NE(found, state.live.providers.end());
         const Provider& provider = found->second;
-        ASSERT_NE(provider.presence, Presence::kLost) << place.provider << " is not there";
+        ASSERT_NE(provider.presence, Presence::kAway) << place.provider << " is not there";
         ASSERT_EQ(provider.reserved, 0) << "both has a place and is reserved";
         const bool is_parting = provider.let_go_by != Milliseconds{0};
         ASSERT_TRUE(is_parting || !provider.is_leaving);

@@ -23,14 +23,14 @@ TEST(Presence, SilenceOfTwoSecondsShowsAndOfFiveLoses) {
   world.wait(Milliseconds{4500}, {});
   EXPECT_EQ(presence(world, "a"), Presence::kSilent);
   world.wait(Milliseconds{500}, {});
-  EXPECT_EQ(presence(world, "a"), Presence::kLost);
+  EXPECT_EQ(presence(world, "a"), Presence::kAway);
 }
 
 TEST(Presence, AClosedConnectionLosesAtOnce) {
   World world;
   const std::int64_t session = world.join("a");
   world.does(Closed{"a", session});
-  EXPECT_EQ(presence(world, "a"), Presence::kLost);
+  EXPECT_EQ(presence(world, "a"), Presence::kAway);
 }
 
 TEST(Presence, WhoWasDeclaredLostMustJoinAnew) {
@@ -57,7 +57,7 @@ TEST(Presence, AServerThatWasStoppedBlamesNobody) {
   world.wait(Milliseconds{4000}, {"b"});
   EXPECT_EQ(presence(world, "a"), Presence::kSilent);
   world.wait(Milliseconds{1000}, {"b"});
-  EXPECT_EQ(presence(world, "a"), Presence::kLost);
+  EXPECT_EQ(presence(world, "a"), Presence::kAway);
 }
 
 TEST(Presence, SessionsOfAnotherBootAreRefused) {

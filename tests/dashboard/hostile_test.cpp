@@ -83,6 +83,8 @@ TEST(Hostile, RangesAndEncodingsAreNotPlayedWith) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, site.get("/app.js").body);
   EXPECT_EQ(answer.header("Content-Encoding"), "");
+  EXPECT_EQ(answer.header("Accept-Ranges"), "none");
+  EXPECT_EQ(site.get("/").header("Accept-Ranges"), "none");
 }
 
 TEST(Hostile, BodiesAreBounded) {

@@ -39,6 +39,7 @@ Json job() {
           {"ended_at", 0},
           {"is_fed", true},
           {"restore_point", {{"version", 30}, {"cluster", 1}}},
+          {"last", {{"version", 40}, {"loss", 0.125}}},
           {"accuracy", Json::array({Json::array({10, 81.0}), Json::array({20, 97.5})})},
           {"clusters", Json::array({{{"id", 1}, {"stages", Json::array({root, leaf})}}})},
           {"notes", Json::array({{{"at", 1'700'000'001}, {"text", "rita submitted it."}}})}};
@@ -47,7 +48,8 @@ Json job() {
 TEST(JobPage, ShowsStagesAndWhatHappened) {
   const std::string page = job_page(job(), {});
   for (const char* part :
-       {"job 3  digits  running", "Cluster 1 trains.", "restore point: version 30", "97.5 %",
+       {"job 3  digits  running", "Cluster 1 trains.", "restore point: version 30",
+        "last loss: 0.125 at version 40", "97.5 %",
         "0 root", "box", "computes", "1,234", "250 MB", "1 leaf", "laptop, relayed", "0.25",
         "rita submitted it."}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
@@ -65,10 +67,12 @@ TEST(JobPage, AJobThatWaitsHasNoStages) {
   Json waiting = job();
   waiting["clusters"] = Json::array();
   waiting["restore_point"] = nullptr;
+  waiting["last"] = nullptr;
   waiting["accuracy"] = Json::array();
   const std::string page = job_page(waiting, {});
   EXPECT_FALSE(has(page, "cluster 1\n"));
   EXPECT_FALSE(has(page, "restore point"));
+  EXPECT_FALSE(has(page, "last loss"));
 }
 
 TEST(JobPage, WordsFromOutsideDriveNoTerminal) {

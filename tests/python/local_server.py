@@ -219,7 +219,7 @@ class Pool:
         return list(self.boxes)
 
     def _present(self) -> set[str]:
-        return {name for name, each in self.providers().items() if each["presence"] != "lost"}
+        return {name for name, each in self.providers().items() if each["presence"] != "away"}
 
     def run(self, *words: str, env: dict | None = None) -> subprocess.CompletedProcess:
         return subprocess.run(

@@ -182,7 +182,7 @@ def test_shows_the_jobs_stages_and_providers(open_page, busy):
         expect(card).to_contain_text(each["phase"])
         expect(card).to_contain_text(each["reason"])
     for each in state["providers"]:
-        expect(row(page, each["name"])).to_contain_text(re.compile("present|silent|lost"))
+        expect(row(page, each["name"])).to_contain_text(re.compile("present|silent|away"))
     expect(page.locator("#notes")).to_contain_text("femi-nuc is lost with stage 1 of cluster 2")
     expect(page.locator("#lines")).to_contain_text("hana-tower is enrolled")
     expect(page.locator("#stats")).to_contain_text("Restore point")
@@ -501,7 +501,7 @@ def test_a_real_training_is_shown_as_it_goes(open_page, live):
         live.boxes[lost].send(signal.SIGKILL)
         expect(page.locator("#notes")).to_contain_text(f"{lost} is lost with stage 1")
         expect(page.locator("#notes")).to_contain_text("takes stage 1")
-        expect(row(page, lost)).to_contain_text("lost")
+        expect(row(page, lost)).to_contain_text("away")
         page.set_viewport_size(PHONE)
         assert_no_sideways_scrolling(page)
         picture(page, "live-phone")

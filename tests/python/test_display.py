@@ -135,6 +135,18 @@ def test_a_board_says_seldom_how_it_goes_where_there_is_no_terminal(clock):
     assert out.getvalue().splitlines() == ["batch 10, 1 min 30 s left", "batch 20, 1 min 20 s left"]
 
 
+def test_the_time_before_it_begins_says_nothing_of_the_time_left(clock):
+    out = Terminal()
+    board = Board(quiet=False, out=out)
+    board.tick(lambda: "job 1: queued", [], None)
+    clock.now += 3600.0
+    board.tick(lambda: "batch 0", [], 0.0)
+    clock.now += 10.0
+    board.tick(lambda: "batch 1", [], 0.5)
+    assert out.getvalue().endswith("batch 1, 10 s left")
+    assert out.getvalue().count("left") == 1
+
+
 def test_a_quiet_board_says_nothing(clock):
     out = Terminal()
     Board(quiet=True, out=out).tick(lambda: "x", [], 0.5)

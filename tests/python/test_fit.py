@@ -135,7 +135,7 @@ batches = [(torch.randn(8, 6), torch.randint(3, (8,))) for _ in range(50)]
 def tell(run):
     print(run.epoch, flush=True)
 ravnest.fit(model, batches, criterion=nn.functional.cross_entropy, providers=2, epochs=100000,
-            quiet=True, callbacks=[tell])
+            callbacks=[tell])
 """
 
 
@@ -155,8 +155,9 @@ def test_ctrl_c_leaves_no_provider_behind(tmp_path):
     children += [stage for child in children for stage in children_of(child)]
     assert len(children) == 4
     script.send_signal(signal.SIGINT)
-    script.communicate(timeout=30)
+    _, said = script.communicate(timeout=30)
     assert script.returncode != 0
+    assert "what was learned is gone; fit with a folder keeps it" in said.splitlines()
     assert not any(_is_running(child) for child in children)
     assert not list(tmp_path.glob("ravnest-*"))
 

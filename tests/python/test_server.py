@@ -131,6 +131,7 @@ def test_join_refuses_tokens_that_are_not_good(pool, tmp_path, token, sentence):
     assert answer.stderr.startswith("ravnest: ") and answer.stderr.count("\n") == 1
     assert sentence in answer.stderr
     assert "nonsense" not in answer.stderr and pool.requester_token not in answer.stderr
+    assert not (tmp_path / "box").exists()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,8 @@ def requester_process(pool, **options):
     words = [sys.executable, "-c", textwrap.dedent(SCRIPT), os.path.dirname(__file__), pool.address]
     words.append(repr({"providers": 3, "optimizer_params": {"lr": 0.01}} | options))
     env = os.environ | {"RAVNEST_TOKEN": pool.requester_token}
-    script = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env)
+    pipe = subprocess.PIPE
+    script = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env)
     try:
         assert script.stdout is not None and script.stdout.readline().strip() == "here"
         yield script
@@ -321,8 +323,25 @@ def test_ctrl_c_of_the_requester_cancels_its_job(pool):
     boxes = pool.lend(3)
     with requester_process(pool) as script:
         script.send_signal(signal.SIGINT)
-        wait_until(lambda: pool.job()["phase"] == "cancelled", "the job is cancelled")
+        _, said = script.communicate(timeout=30)
+    assert script.returncode != 0
+    assert f"job {pool.job()['id']} is cancelled" in said.splitlines()
+    assert pool.job()["phase"] == "cancelled"
+    assert pool.job()["last"]["version"] > 0
     pool.wait_for_free(*boxes)
+
+
+def test_a_server_that_cannot_start_leaves_nothing_behind(pool, tmp_path):
+    data = tmp_path / "new" / "server"
+    words = ("serve", "--http", "", "--data")
+    answer = pool.run(*words, str(data), "--listen", pool.address)
+    assert answer.returncode == 1
+    assert pool.address.rpartition(":")[2] in answer.stderr
+    assert not list(tmp_path.iterdir())
+    answer = pool.run(*words, "/proc/nope", "--listen", "127.0.0.1:0")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("ravnest: cannot make the folder '/proc/nope': ")
+    assert answer.stderr.count("\n") == 1
 
 
 def findings(answer: subprocess.CompletedProcess) -> dict[str, str]:

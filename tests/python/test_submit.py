@@ -100,6 +100,7 @@ def test_an_entry_on_a_server_is_fetched_by_its_number(pool, folder):
     number = int(answer.stdout.removeprefix("job "))
     wait_until(lambda: pool.job(number)["phase"] == "done", "what was left alone is trained")
     assert pool.job(number)["name"] == "walk"
+    assert f"job {number} at {pool.address}" in (folder / "job.log").read_text()
     answer = pool.run("fetch", str(number), "--out", str(folder), "--server", pool.address)
     assert answer.returncode == 0, answer.stderr
     check_state(folder / "trained_state_dict.pt")

@@ -48,7 +48,7 @@ TEST_F(Hostile, GarbageInTheMiddleOfASession) {
   const auto talk = honest_.join();
   talk->say("garbage");
   EXPECT_TRUE(has(talk->ended(), "expected JSON"));
-  EXPECT_TRUE(becomes([&] { return presence_of(honest_, "honest") == "lost"; }));
+  EXPECT_TRUE(becomes([&] { return presence_of(honest_, "honest") == "away"; }));
 }
 
 TEST_F(Hostile, WordsThatAreTooLarge) {

@@ -78,7 +78,7 @@ TEST_F(Sessions, HelloComesOnce) {
   const auto talk = box.join();
   talk->say(text_of(hello()));
   EXPECT_TRUE(has(talk->ended(), "Expected hello once"));
-  EXPECT_TRUE(becomes([&] { return presence_of(box, "box") == "lost"; }));
+  EXPECT_TRUE(becomes([&] { return presence_of(box, "box") == "away"; }));
 }
 
 TEST_F(Sessions, AHelloThatCannotBeIsRefusedAndTheServerStands) {
@@ -107,7 +107,7 @@ TEST_F(Sessions, WhoHangsUpIsLostAtOnce) {
   const Person box = provider("box");
   const auto talk = box.join();
   talk->hang_up();
-  EXPECT_TRUE(becomes([&] { return presence_of(box, "box") == "lost"; }));
+  EXPECT_TRUE(becomes([&] { return presence_of(box, "box") == "away"; }));
 }
 
 TEST_F(Sessions, WhoSaysNothingForLongIsLost) {
@@ -116,7 +116,7 @@ TEST_F(Sessions, WhoSaysNothingForLongIsLost) {
   const std::string reason = talk->ended();
   EXPECT_TRUE(has(reason, "nothing was heard of it for 5 s")) << reason;
   EXPECT_FALSE(talk->is_refused());  // it may come back
-  EXPECT_EQ(presence_of(box, "box"), "lost");
+  EXPECT_EQ(presence_of(box, "box"), "away");
   EXPECT_NO_THROW(box.join());
 }
 

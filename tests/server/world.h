@@ -248,7 +248,7 @@ class World : public testing::Test {
   std::string phase_of(const Person& person, JobId job) const {
     return person.ask(WantsJobView{job}).at("phase");
   }
-  // "present", "lost": as everybody sees it.
+  // "present", "away": as everybody sees it.
   std::string presence_of(const Person& watcher, const std::string& name) const {
     const nlohmann::json view = watcher.ask(WantsView{});
     for (const auto& each : view.at("providers")) {
