@@ -223,7 +223,7 @@ from local_server import *
 def stand_still():
     print("here", flush=True)
     threading.Event().wait()
-ravnest.fit(make_model(), Batches({2: stand_still}), epochs=40, quiet=True,
+ravnest.fit(make_model(), Batches({2: stand_still}), epochs=40,
             val_loader=Batches({}),  # an epoch ends when all of it was learned from
             criterion=nn.functional.cross_entropy, server=sys.argv[2], **eval(sys.argv[3]))
 """
