@@ -34,6 +34,16 @@ TEST(View, ShowsWhoDoesWhat) {
   EXPECT_THROW(static_cast<void>(job_view(world.state, 99)), std::invalid_argument);
 }
 
+TEST(View, AJobThatIsOverKeepsWhereItHasComeTo) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  const auto last = [&] { return Json::parse(view(world.state, world.now))["jobs"][0]["last"]; };
+  EXPECT_TRUE(last().is_null());
+  world.does(StageReport{world.from("b"), {.version = 5, .loss = 0.25}});
+  world.does(CancelJob{job, "rita"});
+  EXPECT_EQ(last(), Json::parse(R"({"version": 5, "loss": 0.25})"));
+}
+
 TEST(View, ShowsThoseWhoAreNotAtWork) {
   World world;
   world.join_all({"a", "b"});

@@ -327,7 +327,6 @@ def test_ctrl_c_of_the_requester_cancels_its_job(pool):
     assert script.returncode != 0
     assert f"job {pool.job()['id']} is cancelled" in said.splitlines()
     assert pool.job()["phase"] == "cancelled"
-    assert pool.job()["last"]["version"] > 0
     pool.wait_for_free(*boxes)
 
 
