@@ -42,7 +42,9 @@ TEST_F(NewFolderTest, StaysWhereItIsKept) {
 
 TEST_F(NewFolderTest, StaysWhereItWasThere) {
   std::ofstream(root_ / "file") << "text";
-  { const NewFolder folder(root_); }
+  {
+    const NewFolder folder(root_);
+  }
   EXPECT_TRUE(fs::exists(root_ / "file"));
 }
 
