@@ -19,7 +19,7 @@ build: setup build/release/build.ninja  ## Build, and install into .venv
 sanitized: setup build/asan/build.ninja  ## Build the torch-free part and the fuzz targets with ASan
 	@cmake --build build/asan -j $(JOBS)
 
-test: build sanitized  ## Run all tests, a minute of fuzzing and the linters
+test: build  ## Run all tests, a minute of fuzzing and the linters
 	@scripts/test.sh
 
 demo: build  ## Run the demonstration

@@ -1,7 +1,7 @@
 // The extension `ravnest._C`: converts types, releases the GIL, calls C++.
 
 #include <torch/csrc/jit/python/pybind_utils.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <sstream>
