@@ -42,10 +42,10 @@ class Place:
     def checkpoint(self) -> Path:
         return Path(_C.checkpoint_path(self.node_data, self.name))
 
-    @property
+    @functools.cached_property
     def has_loss(self) -> bool:
         """The model was captured with its loss."""
-        return self._stored.metadata.get("loss") == "true"
+        return self._read().metadata.get("loss") == "true"
 
     @functools.cached_property
     def signature(self) -> _Signature:
@@ -54,12 +54,13 @@ class Place:
 
     def capture(self, model: nn.Module) -> Program:
         """A module for the stage in place of the stored one, which takes and gives the same."""
-        examples = _C.example_inputs(self._stored)
+        stored = self._read()
+        examples = _C.example_inputs(stored)
         args, kwargs = tuple(examples), {}
-        if self.stages == 1 and self._stored.in_spec(True):
-            args, kwargs = Structure.parse(self._stored.in_spec(True)).build(examples)
+        if self.stages == 1 and stored.in_spec(True):
+            args, kwargs = Structure.parse(stored.in_spec(True)).build(examples)
         program = capture(model, args, kwargs)
-        found, wanted = _C.num_outputs(program._core), _C.num_outputs(self._stored)
+        found, wanted = _C.num_outputs(program._core), _C.num_outputs(stored)
         if found != wanted:
             raise ValueError(
                 f"[node] expected a model with the {wanted} outputs of {self.name}'s sub-model, "
@@ -67,8 +68,8 @@ class Place:
             )
         return program
 
-    @functools.cached_property
-    def _stored(self) -> "_C.BoundProgram":
+    def _read(self) -> "_C.BoundProgram":
+        """Not kept: its weights would stay in memory beside those that are trained."""
         return _C.read_stage(self.node_data, self.name)
 
 
