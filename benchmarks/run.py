@@ -17,6 +17,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 import averaging  # noqa: E402
+import codec_loss  # noqa: E402
 import links  # noqa: E402
 import pipeline  # noqa: E402
 import reading  # noqa: E402
@@ -43,6 +44,7 @@ def jobs(effort: Effort) -> Iterator[tuple[str, Callable[[], list[Ratio]]]]:
     yield "walkthrough", lambda: starting.measure_epochs(effort)
     yield "start", lambda: starting.measure_start(effort)
     yield "link", lambda: links.measure(effort)
+    yield "codec", lambda: codec_loss.measure(effort)
     yield "transport", lambda: transporting.measure(effort)
     for engine, members, size in itertools.product(
         reducing.TARGETS, reducing.MEMBERS, reducing.SIZES
