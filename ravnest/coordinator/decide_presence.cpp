@@ -79,7 +79,8 @@ void Deciding::tick_provider(const MemberId& id, Provider& provider) {
   if (provider.presence == Presence::kAwaited) {
     lose(id, concat("it did not come back within ", kReturnTime.count() / 1000, " s"));
   } else if (now_.steady - provider.heard >= kLostAfter) {
-    lose(id, concat("nothing was heard of it for ", kLostAfter.count() / 1000, " s"));
+    const auto silence = std::chrono::ceil<std::chrono::seconds>(now_.steady - provider.heard);
+    lose(id, concat("nothing was heard of it for ", silence.count(), " s"));
   } else if (const Seat* seat = find_seat(id)) {
     note(durable_.jobs.at(seat->job),
          concat(name_of(id),
