@@ -2,6 +2,7 @@
 
 #include <list>
 
+#include "ravnest/server/turnstile.h"
 #include "tests/server/world.h"
 #include "tests/transport/tcp_client.h"
 
@@ -93,6 +94,18 @@ TEST_F(Hostile, TheServerEndsWhileEverybodyTalks) {
   EXPECT_NE(feed->ended(), "");
   start();
   EXPECT_NO_THROW(again(honest_).join());
+}
+
+TEST(Turnstile, NeitherOneMemberNorSeveralTakeAllPlaces) {
+  Turnstile turnstile(2, 3);
+  const Turnstile::Pass first(turnstile, "eve");
+  const Turnstile::Pass second(turnstile, "eve");
+  EXPECT_THROW(Turnstile::Pass(turnstile, "eve"), Error);
+  {
+    const Turnstile::Pass third(turnstile, "mallory");
+    EXPECT_THROW(Turnstile::Pass(turnstile, "carl"), Error);
+  }
+  EXPECT_NO_THROW(Turnstile::Pass(turnstile, "carl"));
 }
 
 }  // namespace
