@@ -39,6 +39,17 @@ constexpr int kMostThreads = 512;  // one for each file or pipe on its way
 constexpr std::chrono::milliseconds kHandshake{10'000};
 constexpr transport::AcceptLimits kAcceptLimits{.connections = 4096, .connections_per_host = 2048};
 
+// The owner's secret crosses the dashboard's connection as it is.
+ServerOptions checked(const ServerOptions& options) {
+  const std::string host = options.http.substr(0, options.http.rfind(':'));
+  const bool is_here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  if (!options.http.empty() && !is_here && !options.allows_plain_http) {
+    throw_invalid("[server] expected a dashboard at 127.0.0.1, since it speaks plain HTTP, got ",
+                  options.http, ": put a proxy with TLS before it, or say --allow-plain-http.");
+  }
+  return options;
+}
+
 trust::Identity make_server_identity(const trust::Authority& authority) {
   return authority.make_identity({trust::make_member_id(), trust::Role::kServer},
                                  trust::valid_for(kServerDays, std::chrono::system_clock::now()));
@@ -113,7 +124,7 @@ dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_
 
 struct Server::Impl {
   explicit Impl(const ServerOptions& given)
-      : options(given),
+      : options(checked(given)),
         folder(options.data),
         authority(trust::Authority::open(options.data, std::chrono::system_clock::now())),
         desk({.data = options.data,

@@ -108,5 +108,22 @@ TEST(Turnstile, NeitherOneMemberNorSeveralTakeAllPlaces) {
   EXPECT_NO_THROW(Turnstile::Pass(turnstile, "carl"));
 }
 
+TEST(Dashboard, SpeaksPlainHttpToItsOwnMachineAlone) {
+  const TemporaryFolder folder;
+  const auto serve = [&](const std::string& http, bool is_allowed) {
+    return refusal_of([&] {
+      const Server server({.listen = "127.0.0.1:0",
+                           .http = http,
+                           .allows_plain_http = is_allowed,
+                           .data = folder.path() / "server"});
+    });
+  };
+  for (const char* open : {"0.0.0.0:0", "[::]:0", "192.0.2.1:0"}) {
+    EXPECT_TRUE(has(serve(open, false), "--allow-plain-http")) << open;
+  }
+  EXPECT_EQ(serve("0.0.0.0:0", true), "");
+  EXPECT_EQ(serve("127.0.0.1:0", false), "");
+}
+
 }  // namespace
 }  // namespace ravnest::server
