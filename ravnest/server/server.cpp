@@ -94,9 +94,10 @@ std::optional<std::string> grant(Desk& desk, const dashboard::Wish& wish) {
   return decision.is_accepted ? std::nullopt : std::optional(decision.reason);
 }
 
-dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_t port) {
+dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_t port,
+                              const std::atomic<bool>& is_ready) {
   return {
-      .is_ready = [] { return true; },
+      .is_ready = [&is_ready] { return is_ready.load(); },
       .view = [&desk,
                port] { return desk.ask([&] { return view(desk.state(), Desk::now(), port); }); },
       .job_view =
@@ -163,6 +164,7 @@ struct Server::Impl {
     file.write(where.dump(1) + "\n");
     file.commit();
     folder.keep();
+    is_ready = true;  // whoever hears so finds all of the folder
   }
 
   ~Impl() {
@@ -186,7 +188,7 @@ struct Server::Impl {
     }
     http = std::make_unique<dashboard::HttpServer>(
         dashboard::HttpOptions{.listen = options.http, .hosts = options.http_hosts, .limits = {}},
-        make_source(desk, secret, parse_address(grpc.address()).port));
+        make_source(desk, secret, parse_address(grpc.address()).port, is_ready));
     is_watched = true;
   }
 
@@ -194,6 +196,7 @@ struct Server::Impl {
   NewFolder folder;  // a server that cannot start leaves none
   const trust::Authority authority;
   std::atomic<bool> is_watched = false;
+  std::atomic<bool> is_ready = false;
   std::unique_ptr<dashboard::HttpServer> http;
   Desk desk;
   const std::unique_ptr<::grpc::Service> enrolment;  // services outlive the gRPC server
