@@ -97,9 +97,13 @@ struct Answering {
   }
 
   std::string operator()(const WantsView& /*question*/) const {
-    return view(desk.state(), Desk::now());
+    return view(desk.state(), Desk::now(), 0, viewer());
   }
   std::string operator()(const WantsJobView& question) const {
+    const Job* job = find_job(desk.state().durable, question.job);
+    if (job != nullptr && !may_see(desk.state(), viewer(), *job)) {
+      throw_invalid("Expected a job of yours, got ", question.job, ".");
+    }
     return job_view(desk.state(), question.job);
   }
   std::string operator()(const WantsPool& /*question*/) const { return pool(); }
@@ -113,6 +117,8 @@ struct Answering {
       throw Forbidden(concat("This is not for a ", trust::name_of(caller.member.role), " to do."));
     }
   }
+
+  Viewer viewer() const { return {.is_owner = caller.is_owner(), .member = caller.member.id}; }
 
   // Empty for the owner, whose word counts for every job.
   MemberId requester() const {
