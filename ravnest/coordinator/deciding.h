@@ -95,7 +95,7 @@ class Deciding {
   void check_options(const JobOptions& options) const;
   Job& job_of(JobId id, const MemberId& by);
   const Job* find_submitted(const SubmitJob& event) const;
-  void make_room_for_job();
+  void make_room_for_job(const MemberId& requester);
   void end(Job& job, Phase phase, const std::string& reason);
   Job& planned_job(JobId id, Epoch epoch);
   void check_plan(const PlanMade& event) const;

@@ -12,6 +12,7 @@ using Milliseconds = std::chrono::milliseconds;
 inline constexpr std::size_t kMostMembers = 4096;
 inline constexpr std::size_t kMostTokens = 1024;
 inline constexpr std::size_t kMostJobs = 1024;    // ended ones among them, of which the oldest go
+inline constexpr std::size_t kMostOpenJobs = 64;  // of a requester
 inline constexpr std::size_t kMostNotes = 256;    // of a job; the oldest go
 inline constexpr std::size_t kMostLines = 512;    // of the server, likewise
 inline constexpr std::size_t kMostStages = 4096;  // of a plan, in all clusters

@@ -86,7 +86,7 @@ class FilesService final
         next_part.renew();
         if (!upload) {
           whole = size_of(part.name().size());
-          upload = artifacts.begin(part.name().hash(), whole);
+          upload = artifacts.begin(part.name().hash(), whole, caller.member.id);
           offset = Artifacts::received(*upload);
           if (static_cast<std::uint64_t>(offset) != part.name().offset()) {
             throw_invalid("Expected the file from byte ", offset, " on, got another part.");
