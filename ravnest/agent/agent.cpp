@@ -248,6 +248,7 @@ struct Agent::Impl {
   }
   void handle(const Begin& /*word*/) {}  // the stage waits for its peers by itself
   void handle(const Keep& word) { keeper->keep(word.post); }
+  void handle(const coordinator::Send& word) { keeper->send(word.post, word.version); }
   void handle(const Drop& word) {
     keeper->drop(word.job);
     let_measure();

@@ -41,6 +41,7 @@ class Deciding {
   std::string on(const PlanFailed& event);
   std::string on(const StageReady& event);
   std::string on(const StageReport& event);
+  std::string on(const StageKept& event);
   std::string on(const StageCheckpoint& event);
   std::string on(const StageResult& event);
   std::string on(const StageFailed& event);
@@ -107,6 +108,7 @@ class Deciding {
   void start(Job& job, Cluster& cluster);
   bool may_move_restore(const Job& job) const;
   void move_restore(Job& job);
+  void ask_checkpoint(const Job& job, const Cluster& cluster, std::int64_t speaker);
   void hand_over(Job& job, ClusterId cluster);
   bool end_with_results(Job& job);
   bool is_listening(const Job& job, const MemberId& id) const;
