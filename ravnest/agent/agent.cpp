@@ -38,7 +38,8 @@ constexpr std::chrono::milliseconds kLongestBackoff{1500};
 constexpr std::chrono::milliseconds kLinkTime{300};
 constexpr int kMeasureTurns = 4;
 constexpr std::chrono::seconds kMeasureTime{60};
-constexpr std::chrono::seconds kLeaveTime{15};
+// After the server would have let it go.
+constexpr Milliseconds kLeaveTime = kLongestHandOver + std::chrono::seconds(5);
 // Of providers that share a machine with all that they speak with: none is better than another, and
 // memory is for the machine to divide.
 constexpr double kLocalRamGb = 1024.0;

@@ -83,6 +83,7 @@ class Deciding {
   void lose(const MemberId& id, const std::string& why);
   void tick_provider(const MemberId& id, Provider& provider);
   void part(const MemberId& id, const std::string& why);
+  Milliseconds hand_over_time(const Job& job, const Cluster& cluster) const;
   void strike(const MemberId& id);
 
   // decide_links.cpp

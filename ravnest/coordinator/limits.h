@@ -41,8 +41,10 @@ inline constexpr Milliseconds kLongestGather{5000};
 // A stage that does not reach a peer for so long, while that one is there and ready, goes through
 // the server's relay. Long enough for a process to be started anew.
 inline constexpr Milliseconds kRelayAfter{10'000};
-// From the wish to leave or pause to being let go, whatever the hand-over does.
+// From the wish to leave or pause to being let go, whatever the hand-over does: as long as its
+// files should need twice over, within these.
 inline constexpr Milliseconds kHandOverTime{10'000};
+inline constexpr Milliseconds kLongestHandOver{300'000};
 // The third strike, and every one after it, bans; twice as long each time.
 inline constexpr std::int64_t kStrikes = 3;
 inline constexpr Milliseconds kFirstBan{15'000};

@@ -342,6 +342,53 @@ TEST(Loss, AHandOverTakesTenSecondsAtMost) {
   EXPECT_EQ(world.done<LetGo>().size(), 1U);
 }
 
+// A GB of memory, over 100 Mbit/s: 80 s, and another checkpoint may be on its way.
+TEST(Loss, AHandOverHasTheTimeThatTheSlowestLinkNeeds) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.state.live.providers.at("b").measured.mbps = 100.0;
+  world.does(Leave{"a", world.session("a")});
+  world.wait(Milliseconds{150'000}, {"a", "b", "spare"});
+  EXPECT_EQ(world.lineup(job), (Ids{"a", "b"}));
+  world.checkpoint({"a", "b"}, 10);
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+}
+
+TEST(Loss, AHandOverOverALinkThatCarriesNothingHasAnEnd) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.state.live.providers.at("b").measured.mbps = 1e-9;
+  world.does(Leave{"a", world.session("a")});
+  world.wait(kLongestHandOver, {"a", "b", "spare"});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+}
+
+// Asked for a checkpoint, a stage that is at rest keeps the one that it kept before.
+TEST(Loss, WhoHasLearnedNothingSinceTheRestorePointMayGoAtOnce) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.checkpoint({"a", "b"}, 10);
+  world.does(Leave{"a", world.session("a")});
+  world.keep({"a"}, {10});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+  EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
+  EXPECT_EQ(make_assignment(world.state, "spare")->restore->version, 10);
+}
+
+TEST(Loss, WhoseClusterIsBehindTheRestorePointMayGoAtOnce) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}});
+  world.checkpoint({"c", "d"}, 20);
+  world.join("spare");
+  world.does(Leave{"a", world.session("a")});
+  world.keep({"b"}, {15});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+  EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
+}
+
 TEST(Loss, WhoHoldsNothingMayLeaveAtOnce) {
   World world;
   world.join("a");
