@@ -85,12 +85,13 @@ struct Answering {
       throw_invalid("Expected a job ", by.empty() ? "that is known" : "of yours", ", got ",
                     question.job, ".");
     }
-    if (job->phase != Phase::kDone) {
-      throw_invalid("Expected a job that is done, got one that is ", to_string(job->phase), ": ",
-                    job->reason);
+    const bool has_weights = is_over(job->phase) && job->plan;
+    if (!has_weights) {
+      throw_invalid("Expected a job that is done, or ended with a restore point, got one that is ",
+                    to_string(job->phase), ": ", job->reason);
     }
     Results results{.plan = job->plan->id};
-    for (const Piece& piece : job->results) {
+    for (const Piece& piece : job->restore ? job->restore->pieces : job->results) {
       results.pieces.push_back({piece, files_of(*job, piece)});
     }
     return to_text(results);

@@ -51,9 +51,10 @@ bool may_read(const State& state, const Caller& caller, const Hash& hash) {
     if (job.requester != caller.member.id) {
       return false;
     }
-    return has(job.results) || (job.plan && std::ranges::any_of(job.plan->shapes, [&](auto& shape) {
-                                  return std::ranges::any_of(shape.stages, names);
-                                }));
+    return has(job.results) || (job.restore && has(job.restore->pieces)) ||
+           (job.plan && std::ranges::any_of(job.plan->shapes, [&](auto& shape) {
+              return std::ranges::any_of(shape.stages, names);
+            }));
   });
 }
 

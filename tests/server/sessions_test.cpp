@@ -243,6 +243,22 @@ TEST_F(Checkpoints, WhatAnotherSentIsNotDroppedByWhoCallsItItsOwn) {
   EXPECT_TRUE(std::filesystem::exists(artifact("hers")));
 }
 
+TEST_F(Checkpoints, AJobThatWasCancelledGivesItsRestorePoint) {
+  EXPECT_TRUE(has(refusal_of([&] { rita_.client->ask(WantsResults{job_}); }), "a restore point"));
+  talk_->say(to_text(ProviderWord(HasKept{post_, {10}})));
+  talk_->hear<Send>();
+  say_sent(10, "ten");
+  ASSERT_TRUE(becomes([&] { return !restore_point().is_null(); }));
+  rita_.client->ask(WantsCancel{job_});
+  const Results results = read_results(rita_.client->ask(WantsResults{job_}));
+  ASSERT_EQ(results.pieces.size(), 1U);
+  EXPECT_EQ(results.pieces[0].piece.artifact, hash_of("ten"));
+  EXPECT_FALSE(results.pieces[0].files.empty());
+  EXPECT_NO_THROW(rita_.client->download(hash_of("ten"), file("back")));
+  const Person carl = requester("carl");
+  EXPECT_NE(refusal_of([&] { carl.client->download(hash_of("ten"), file("stolen")); }), "");
+}
+
 // Two clusters may have the same file: what one sent is dropped when a newer restore point is
 // there.
 TEST_F(Sessions, ACheckpointThatWasDroppedMeanwhileIsPassedOver) {
