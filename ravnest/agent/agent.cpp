@@ -38,7 +38,8 @@ constexpr std::chrono::milliseconds kLongestBackoff{1500};
 constexpr std::chrono::milliseconds kLinkTime{300};
 constexpr int kMeasureTurns = 4;
 constexpr std::chrono::seconds kMeasureTime{60};
-constexpr std::chrono::seconds kLeaveTime{15};
+// After the server would have let it go.
+constexpr Milliseconds kLeaveTime = kLongestHandOver + std::chrono::seconds(5);
 // Of providers that share a machine with all that they speak with: none is better than another, and
 // memory is for the machine to divide.
 constexpr double kLocalRamGb = 1024.0;
@@ -248,6 +249,7 @@ struct Agent::Impl {
   }
   void handle(const Begin& /*word*/) {}  // the stage waits for its peers by itself
   void handle(const Keep& word) { keeper->keep(word.post); }
+  void handle(const coordinator::Send& word) { keeper->send(word.post, word.version); }
   void handle(const Drop& word) {
     keeper->drop(word.job);
     let_measure();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,7 +28,6 @@ constexpr std::int64_t kDiskFactor = 8;
 constexpr std::chrono::seconds kLook{5};  // between two looks at the disk
 // The child runs a stranger's model: what it says must not fill our memory.
 constexpr std::int64_t kLinesPerTick = 64;
-constexpr std::size_t kMostUnsent = 16;
 
 // What the wiring of a child depends on: where another is wanted, another child is.
 struct Wiring {
@@ -83,7 +83,9 @@ struct Keeper::Stage {
     fs::path file;
     std::function<void(const Hash&)> then;  // for the stage that is held
   };
-  std::deque<Unsent> unsent;  // files, one after the other
+  std::deque<Unsent> unsent;                     // files, one after the other
+  std::map<std::int64_t, fs::path> checkpoints;  // by version: the server may ask for one
+  std::int64_t asked = -1;                       // that it has asked for; -1: none
   bool is_sending = false;
 
   Post post() const { return {assignment.seat, assignment.epoch}; }
@@ -117,6 +119,7 @@ void Keeper::hold(Assignment assignment, const std::string& self) {
     stage_->assignment.is_running = assignment.is_running;
     if (stage_->is_ready) {
       hooks_.say(IsReady{stage_->post()});  // it may have been said before the server was lost
+      tell_checkpoints();
     }
     if (stage_->is_saved) {
       send_result(stage_);  // the server may have lost it since
@@ -298,13 +301,8 @@ void Keeper::on_line(const std::shared_ptr<Stage>& stage, const std::string& lin
                          format_number(report.delay), ", ", format_bytes(report.memory_bytes));
     stage->report = report;
   } else if (event == "checkpoint") {
-    const auto version = static_cast<std::int64_t>(number("version"));
-    const fs::path file = stage->place->folder / "checkpoints" / concat(version, ".safetensors");
-    send_file(stage, file, [this, version, file](const Hash& hash) {
-      std::error_code ignored;
-      fs::remove(file, ignored);
-      hooks_.say(HasCheckpoint{stage_->post(), version, hash});
-    });
+    const auto version = static_cast<std::int64_t>(std::max(0.0, number("version")));
+    add_checkpoint(version, stage->place->folder / "checkpoints" / concat(version, ".safetensors"));
   } else if (event == "saved") {
     stage->is_saved = true;
     stage->line = "sends its weights";
@@ -327,6 +325,60 @@ void Keeper::tell_report() {
   }
 }
 
+// What is newer counts; but what the server waits for stays.
+void Keeper::add_checkpoint(std::int64_t version, const fs::path& file) {
+  auto& all = stage_->checkpoints;
+  all.insert_or_assign(version, file);
+  while (all.size() > kMostKept) {
+    const bool is_asked = all.begin()->first == stage_->asked;
+    drop_checkpoint(is_asked ? std::next(all.begin())->first : all.begin()->first);
+  }
+  tell_checkpoints();
+}
+
+void Keeper::drop_checkpoint(std::int64_t version) {
+  const auto found = stage_->checkpoints.find(version);
+  std::erase_if(stage_->unsent,
+                [&](const Stage::Unsent& each) { return each.file == found->second; });
+  std::error_code ignored;
+  fs::remove(found->second, ignored);
+  stage_->checkpoints.erase(found);
+  if (stage_->asked == version) {
+    stage_->asked = -1;
+  }
+}
+
+void Keeper::tell_checkpoints() {
+  HasKept word{.post = stage_->post(), .versions = {}};
+  for (const auto& [version, file] : stage_->checkpoints) {
+    word.versions.push_back(version);
+  }
+  hooks_.say(word);
+}
+
+void Keeper::send(const Post& post, std::int64_t version) {
+  if (!stage_ || stage_->assignment.seat != post.seat || stage_->assignment.epoch != post.epoch) {
+    return;
+  }
+  const auto found = stage_->checkpoints.find(version);
+  if (found == stage_->checkpoints.end()) {
+    tell_checkpoints();  // the server believes otherwise
+    return;
+  }
+  while (stage_->checkpoints.begin()->first < version) {
+    drop_checkpoint(stage_->checkpoints.begin()->first);
+  }
+  if (std::exchange(stage_->asked, version) == version) {
+    return;  // it is on its way
+  }
+  send_file(stage_, found->second, [this, version](const Hash& hash) {
+    if (stage_->checkpoints.contains(version)) {
+      drop_checkpoint(version);
+    }
+    hooks_.say(HasCheckpoint{stage_->post(), version, hash});
+  });
+}
+
 void Keeper::send_result(const std::shared_ptr<Stage>& stage) {
   const fs::path file = package::trained_file(stage->place->folder, stage->place->node);
   send_file(stage, file, [this](const Hash& hash) {
@@ -341,11 +393,6 @@ void Keeper::send_file(const std::shared_ptr<Stage>& stage, const fs::path& file
   auto& unsent = stage->unsent;
   std::erase_if(unsent, [&](const Stage::Unsent& each) { return each.file == file; });
   unsent.push_back({file, std::move(then)});
-  if (unsent.size() > kMostUnsent) {  // the server is away; what is newer counts
-    std::error_code ignored;
-    fs::remove(unsent.front().file, ignored);
-    unsent.pop_front();
-  }
   send_next(stage);
 }
 
@@ -378,6 +425,9 @@ void Keeper::send_next(const std::shared_ptr<Stage>& stage) {
       std::error_code ignored;
       if (fs::exists(next.file, ignored)) {  // the server may be away for a while
         stage->unsent.push_front(next);
+      } else if (stage->asked >= 0 && stage->checkpoints.at(stage->asked) == next.file) {
+        drop_checkpoint(stage->asked);
+        tell_checkpoints();
       }
     });
   });

@@ -49,6 +49,7 @@ class Keeper {
   // What the server says.
   void hold(coordinator::Assignment assignment, const std::string& self);
   void keep(const coordinator::Post& post);
+  void send(const coordinator::Post& post, std::int64_t version);
   void drop(coordinator::JobId job);
   // Without being told.
   void keep_checkpoint();
@@ -69,6 +70,9 @@ class Keeper {
   void on_end(const std::shared_ptr<Stage>& stage, ChildEnd end);
   void check_child();
   void tell_report();
+  void add_checkpoint(std::int64_t version, const std::filesystem::path& file);
+  void drop_checkpoint(std::int64_t version);
+  void tell_checkpoints();
   void send_result(const std::shared_ptr<Stage>& stage);
   void send_file(const std::shared_ptr<Stage>& stage, const std::filesystem::path& file,
                  std::function<void(const coordinator::Hash&)> then);

@@ -1,9 +1,12 @@
 #include "ravnest/control/results.h"
 
 #include <charconv>
+#include <map>
 #include <set>
+#include <string_view>
 
 #include "ravnest/base/error.h"
+#include "ravnest/package/checkpoint_file.h"
 #include "ravnest/package/place_files.h"
 #include "ravnest/package/safetensors.h"
 #include "ravnest/package/trained.h"
@@ -17,9 +20,14 @@ namespace {
 constexpr const char* kNodeFile = "node.json";
 constexpr std::size_t kMostClusters = 1 << 20;
 
-// The cluster that trained these weights, as they say.
-std::size_t cluster_of(const fs::path& file) {
-  const auto metadata = package::read_safetensors(file).metadata;
+using Metadata = std::map<std::string, std::string>;
+
+// The cluster that trained these weights, as they say. A job that ended before its training gave
+// checkpoints, which are all of one.
+std::size_t cluster_of(const Metadata& metadata, bool is_checkpoint) {
+  if (is_checkpoint) {
+    return 0;
+  }
   const auto found = metadata.find("cluster");
   std::size_t cluster = kMostClusters;
   if (found != metadata.end()) {
@@ -30,6 +38,25 @@ std::size_t cluster_of(const fs::path& file) {
     throw_invalid("[control] expected the weights of a cluster, got a file that names none.");
   }
   return cluster;
+}
+
+// As if the stage had saved what its checkpoint has.
+package::TrainedStage trained_of(const package::StoredTensors& checkpoint) {
+  const std::string passes = checkpoint.metadata.at("passes");
+  package::TrainedStage trained;
+  const auto run = checkpoint.metadata.find("run");
+  const auto read = std::from_chars(passes.data(), passes.data() + passes.size(), trained.passes);
+  if (run == checkpoint.metadata.end() || run->second.empty() || read.ec != std::errc()) {
+    throw_invalid("[control] expected a checkpoint that names its run and passes, got another.");
+  }
+  trained.run = run->second;
+  const std::string_view prefix = package::kWeightPrefix;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (name.starts_with(prefix)) {
+      trained.tensors.emplace(name.substr(prefix.size()), tensor);
+    }
+  }
+  return trained;
 }
 
 // Clusters that are cut alike have the same node files: each gets names of its own.
@@ -57,7 +84,10 @@ std::size_t fetch_results(const Client& client, coordinator::JobId job, const fs
   for (const coordinator::ResultPiece& each : results.pieces) {
     const fs::path weights = node_data / "fetched" / each.piece.artifact;
     client.download(each.piece.artifact, weights, progress);
-    const std::size_t cluster = cluster_of(weights);
+    const package::StoredTensors stored = package::read_safetensors(weights);
+    const bool is_checkpoint =
+        !stored.metadata.contains("cluster") && stored.metadata.contains("passes");
+    const std::size_t cluster = cluster_of(stored.metadata, is_checkpoint);
     clusters.insert(cluster);
     const auto get = [&](const coordinator::File& file) {
       fs::path path = node_data / "fetched" / file.hash;
@@ -86,7 +116,11 @@ std::size_t fetch_results(const Client& client, coordinator::JobId job, const fs
         package::set_cluster(folder / file.name, cluster);
       }
     }
-    fs::rename(weights, package::trained_file(node_data, *node));
+    if (is_checkpoint) {
+      package::write_trained(node_data, *node, trained_of(stored));
+    } else {
+      fs::rename(weights, package::trained_file(node_data, *node));
+    }
   }
   fs::remove_all(node_data / "fetched");
   return *clusters.begin();

@@ -71,6 +71,14 @@ struct KeepCheckpoint {
   Seat seat;
   Epoch epoch = 0;
 };
+// Every stage has a checkpoint of this version: send it.
+struct SendCheckpoint {
+  MemberId provider;
+  std::int64_t session = 0;
+  Seat seat;
+  Epoch epoch = 0;
+  std::int64_t version = 0;
+};
 // Hold nothing any more.
 struct Release {
   MemberId provider;
@@ -87,6 +95,6 @@ struct Tell {
 };
 
 using Action = std::variant<Welcome, CloseSession, LetGo, MeasureLinks, MakePlan, Assign, Start,
-                            KeepCheckpoint, Release, DropArtifact, Tell>;
+                            KeepCheckpoint, SendCheckpoint, Release, DropArtifact, Tell>;
 
 }  // namespace ravnest::coordinator

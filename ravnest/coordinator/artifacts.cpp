@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -144,7 +145,8 @@ std::int64_t Artifacts::received(Upload& upload) {
   return upload.received;
 }
 
-std::shared_ptr<Upload> Artifacts::begin(std::string_view hash, std::int64_t size) {
+std::shared_ptr<Upload> Artifacts::begin(std::string_view hash, std::int64_t size,
+                                         const std::string& member) {
   const Hash name(hash);
   const std::scoped_lock lock(mutex_);
   check_size(hash, size);
@@ -163,6 +165,7 @@ std::shared_ptr<Upload> Artifacts::begin(std::string_view hash, std::int64_t siz
     throw Error(ErrorKind::kIo, concat("[coordinator] cannot take more than ",
                                        options_.most_uploads, " uploads at a time."));
   }
+  charge(name, size, member);
   auto upload = open_upload(name, size);
   if (upload->fd >= 0) {
     uploads_.insert_or_assign(name, upload);
@@ -198,15 +201,78 @@ std::shared_ptr<Upload> Artifacts::open_upload(const Hash& hash, std::int64_t si
   return upload;
 }
 
+// With mutex_ held, as the next two. What another has begun is on that one's account.
+void Artifacts::charge(const Hash& hash, std::int64_t size, const std::string& member) {
+  const auto known = sent_.find(hash);
+  const bool is_own = known != sent_.end() && known->second.member == member;
+  if (member.empty() || has(hash) || (known != sent_.end() && !is_own)) {
+    return;
+  }
+  Account others;
+  if (const auto account = accounts_.find(member); account != accounts_.end()) {
+    others = account->second;
+  }
+  if (is_own) {
+    others.nbytes -= known->second.nbytes;
+    --others.files;
+  }
+  const std::int64_t room =
+      std::max<std::int64_t>(0, std::min(options_.most_bytes - nbytes_, disk_room()));
+  const std::int64_t to_come = size - std::min(size, size_of(part_of(hash)));
+  if (others.files >= options_.most_sent || others.nbytes > room / 2 - to_come) {
+    throw Error(ErrorKind::kIo,
+                concat("[coordinator] cannot keep ", size, " bytes more of one member, who has ",
+                       others.nbytes, " in ", others.files, " files here: at most ",
+                       options_.most_sent, " files, and half of the room that is left (", room / 2,
+                       "). It is free again when jobs end, or after an hour."));
+  }
+  credit(hash);
+  sent_[hash] = {.member = member, .nbytes = size};
+  accounts_[member] = {.nbytes = others.nbytes + size, .files = others.files + 1};
+}
+
+void Artifacts::credit(const Hash& hash) {
+  const auto sent = sent_.find(hash);
+  if (sent == sent_.end()) {
+    return;
+  }
+  const auto account = accounts_.find(sent->second.member);
+  account->second.nbytes -= sent->second.nbytes;
+  if (--account->second.files == 0) {
+    accounts_.erase(account);
+  }
+  sent_.erase(sent);
+}
+
+// Beside what is left for the log.
+std::int64_t Artifacts::disk_room() const {
+  std::error_code error;
+  const auto space = fs::space(folder_, error);
+  return error ? options_.most_bytes
+               : static_cast<std::int64_t>(space.available) - options_.free_bytes;
+}
+
+void Artifacts::settle(const Hash& hash, const std::string& member, bool is_used) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto sent = sent_.find(hash);
+    if (sent == sent_.end() || sent->second.member != member || !has(hash)) {
+      return;
+    }
+    credit(hash);
+  }
+  if (!is_used) {
+    drop(hash);
+  }
+}
+
 void Artifacts::add_bytes(std::int64_t count) {
   const std::scoped_lock lock(mutex_);
   if (count > options_.most_bytes - nbytes_) {
     throw Error(ErrorKind::kIo, concat("[coordinator] cannot keep more than ", options_.most_bytes,
                                        " bytes of artifacts."));
   }
-  std::error_code error;
-  const auto left = static_cast<std::int64_t>(fs::space(folder_, error).available);
-  if (count > 0 && !error && left - count < options_.free_bytes) {
+  if (count > 0 && count > disk_room()) {
     throw Error(ErrorKind::kIo,
                 concat("[coordinator] cannot keep an artifact: the disk of ", folder_.string(),
                        " has less than ", options_.free_bytes, " bytes left."));
@@ -253,6 +319,7 @@ std::int64_t Artifacts::finish(Upload& upload) {
   if (const std::string found = trust::to_hex(upload.hash.finish()); found != upload.name) {
     ::unlink(upload.path.c_str());
     nbytes_ -= upload.received;
+    credit(upload.name);
     throw_invalid("[coordinator] expected bytes with the hash ", upload.name, ", got ", found, ".");
   }
   if (::fsync(upload.fd) != 0) {
@@ -329,6 +396,7 @@ void Artifacts::drop(std::string_view hash) {
   const std::int64_t size = size_of(path);
   if (::unlink(path.c_str()) == 0) {
     nbytes_ -= size;
+    credit(Hash(hash));
   } else if (errno != ENOENT) {
     throw_io("remove", path);
   }
@@ -360,6 +428,7 @@ std::size_t Artifacts::sweep_folder(const fs::path& folder,
   for (const fs::path& path : old) {
     nbytes_ -= size_of(path);
     ::unlink(path.c_str());
+    credit(path.filename().string());
   }
   return old.size();
 }

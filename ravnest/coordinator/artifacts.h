@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace ravnest::coordinator {
 struct ArtifactsOptions {
   std::int64_t most_bytes = std::int64_t{1} << 40;    // of all together, parts included
   std::size_t most_uploads = 1024;                    // at a time
+  std::size_t most_sent = 1024;                       // files of one member, as begin() has it
   std::int64_t free_bytes = std::int64_t{512} << 20;  // left on the disk, for the log
 };
 
@@ -43,9 +45,14 @@ class Artifacts {
   // std::invalid_argument where it is there with another size.
   std::int64_t received(std::string_view hash, std::int64_t size) const;
   // To be held while parts come: who lets it go leaves what has come, and nothing else. Whoever
-  // begins the same one meanwhile shares it. Throws as received(), and Error where there are too
-  // many.
-  std::shared_ptr<Upload> begin(std::string_view hash, std::int64_t size);
+  // begins the same one meanwhile shares it. What a member sends is on its account until it is
+  // gone or settled: with what is still to come, half of the room that is left at most. Throws as
+  // received(), and Error where there are too many, or the account is full.
+  std::shared_ptr<Upload> begin(std::string_view hash, std::int64_t size,
+                                const std::string& member = {});
+  // What this member sent is in use from here on, and off its account; or of no use, and dropped.
+  // A file of another is left alone.
+  void settle(const Hash& hash, const std::string& member, bool is_used);
   static std::int64_t received(Upload& upload);
   // The next part, at what received() or the last put() gave. The last part checks the hash: where
   // it is another, the parts are gone and it throws std::invalid_argument.
@@ -71,6 +78,9 @@ class Artifacts {
   void check_size(std::string_view hash, std::int64_t size) const;
   void add_bytes(std::int64_t count);
   std::shared_ptr<Upload> open_upload(const Hash& hash, std::int64_t size);
+  void charge(const Hash& hash, std::int64_t size, const std::string& member);
+  void credit(const Hash& hash);
+  std::int64_t disk_room() const;
   std::int64_t finish(Upload& upload);
   void place(const std::filesystem::path& file, const Hash& hash, std::int64_t size);
   std::size_t sweep_folder(const std::filesystem::path& folder,
@@ -83,6 +93,16 @@ class Artifacts {
   mutable std::mutex mutex_;              // guards what follows
   std::map<Hash, std::weak_ptr<Upload>> uploads_;
   std::int64_t nbytes_ = 0;
+  struct Sent {
+    std::string member;
+    std::int64_t nbytes = 0;  // when it is whole
+  };
+  std::map<Hash, Sent> sent_;
+  struct Account {
+    std::int64_t nbytes = 0;
+    std::size_t files = 0;
+  };
+  std::map<std::string, Account> accounts_;  // by member
 };
 
 }  // namespace ravnest::coordinator

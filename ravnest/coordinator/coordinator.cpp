@@ -45,6 +45,7 @@ Decision Coordinator::handle(const Event& event, Now now) {
       artifacts_.drop(drop->hash);
     }
   }
+  std::visit([this](const auto& each) { settle_file(each); }, event);
   return decision;
 }
 

@@ -32,6 +32,18 @@ class Coordinator {
   std::size_t sweep();
 
  private:
+  // What a stage has sent is its job's from the decision on, or of no use to anybody.
+  template <typename Each>
+  void settle_file(const Each& event) {
+    if constexpr (requires {
+                    event.from.provider;
+                    event.artifact;
+                  }) {
+      artifacts_.settle(event.artifact, event.from.provider,
+                        state_.durable.references.contains(event.artifact));
+    }
+  }
+
   const std::int64_t snapshot_every_;
   Store store_;
   Artifacts artifacts_;

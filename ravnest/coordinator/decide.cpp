@@ -63,6 +63,7 @@ void Deciding::change(Change change) {
   if (const JobId job = std::visit(AltersLineup{}, change); job != 0) {
     remember_seats(job);
     touched_.insert(job);
+    state_.live.kept.erase(job);  // who stays says anew what it has
   }
   if (const auto* lineup = std::get_if<LineupSet>(&change)) {
     state_.live.ready.erase({lineup->job, lineup->cluster});

@@ -37,7 +37,7 @@ std::string Deciding::on(const SubmitJob& event) {
     decision_.job = known->id;
     return concat("Job ", known->id, " was submitted before.");
   }
-  make_room_for_job();
+  make_room_for_job(event.requester);
   const JobId id = durable_.last_job + 1;
   change(JobSubmitted{id, event.requester, event.name, event.program, event.options, now_.wall,
                       event.key});
@@ -56,12 +56,24 @@ const Job* Deciding::find_submitted(const SubmitJob& event) const {
   return event.key.empty() || found == durable_.jobs.end() ? nullptr : &found->second;
 }
 
-void Deciding::make_room_for_job() {
+// The requester's own old jobs go first: by submitting many nobody drives out those of others.
+void Deciding::make_room_for_job(const MemberId& requester) {
+  const auto is_own = [&](const auto& entry) { return entry.second.requester == requester; };
+  const auto is_ended = [](const auto& entry) { return is_over(entry.second.phase); };
+  const auto open = std::ranges::count_if(
+      durable_.jobs, [&](const auto& entry) { return is_own(entry) && !is_ended(entry); });
+  if (static_cast<std::size_t>(open) >= kMostOpenJobs) {
+    refuse_as("Expected at most ", kMostOpenJobs,
+              " open jobs of a requester, got one more: cancel ", "some, or let some end.");
+  }
   if (durable_.jobs.size() < kMostJobs) {
     return;
   }
-  const auto oldest = std::ranges::find_if(
-      durable_.jobs, [](const auto& entry) { return is_over(entry.second.phase); });
+  auto oldest = std::ranges::find_if(
+      durable_.jobs, [&](const auto& entry) { return is_own(entry) && is_ended(entry); });
+  if (oldest == durable_.jobs.end()) {
+    oldest = std::ranges::find_if(durable_.jobs, is_ended);
+  }
   require(oldest != durable_.jobs.end(), "fewer open jobs; cancel some");
   state_.live.curves.erase(oldest->first);
   change(JobForgotten{oldest->first});

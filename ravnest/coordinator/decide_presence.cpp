@@ -79,12 +79,12 @@ void Deciding::tick_provider(const MemberId& id, Provider& provider) {
   if (provider.presence == Presence::kAwaited) {
     lose(id, concat("it did not come back within ", kReturnTime.count() / 1000, " s"));
   } else if (now_.steady - provider.heard >= kLostAfter) {
-    lose(id, concat("nothing was heard of it for ", kLostAfter.count() / 1000, " s"));
+    const auto silence = std::chrono::ceil<std::chrono::seconds>(now_.steady - provider.heard);
+    lose(id, concat("nothing was heard of it for ", silence.count(), " s"));
   } else if (const Seat* seat = find_seat(id)) {
-    note(durable_.jobs.at(seat->job),
-         concat(name_of(id),
-                " is let go before its weights were handed over: that took longer than ",
-                kHandOverTime.count() / 1000, " s."));
+    note(
+        durable_.jobs.at(seat->job),
+        concat(name_of(id), " is let go before its weights were handed over: that took too long."));
     vacate(*seat);
   }
 }
@@ -219,7 +219,7 @@ void Deciding::part(const MemberId& id, const std::string& why) {
     return;
   }
   note(job, concat(name_of(id), " will give up ", place, ": ", why, "; a checkpoint comes first."));
-  live(id).let_go_by = now_.steady + kHandOverTime;
+  live(id).let_go_by = now_.steady + hand_over_time(job, cluster);
   for (std::size_t stage = 0; stage < cluster.places.size(); ++stage) {
     const MemberId& provider = cluster.places[stage].provider;
     if (live(provider).session != 0) {
@@ -229,6 +229,20 @@ void Deciding::part(const MemberId& id, const std::string& why) {
                          cluster.epoch});
     }
   }
+}
+
+// Until every stage has sent a checkpoint. One takes no more than the stage's memory; another may
+// be on its way before it.
+Milliseconds Deciding::hand_over_time(const Job& job, const Cluster& cluster) const {
+  constexpr double kCheckpoints = 2.0;
+  double slowest = 0.0;  // milliseconds
+  for (std::size_t stage = 0; stage < cluster.places.size(); ++stage) {
+    const auto nbytes = static_cast<double>(shape_of(job, cluster).stages[stage].memory_bytes);
+    const double mbps = state_.live.providers.at(cluster.places[stage].provider).measured.mbps;
+    slowest = std::max(slowest, kCheckpoints * nbytes * 8e-3 / std::max(mbps, 1e-3));
+  }
+  const auto most = static_cast<double>(kLongestHandOver.count());
+  return std::max(kHandOverTime, Milliseconds{static_cast<std::int64_t>(std::min(slowest, most))});
 }
 
 void Deciding::lose(const MemberId& id, const std::string& why) {

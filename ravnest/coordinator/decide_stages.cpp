@@ -83,6 +83,67 @@ std::string Deciding::on(const StageReport& event) {
   return "Its report is kept.";
 }
 
+std::string Deciding::on(const StageKept& event) {
+  require(event.versions.size() <= kMostKept &&
+              std::ranges::all_of(
+                  event.versions,
+                  [](std::int64_t version) { return version >= 0 && version <= kLargestNumber; }),
+          "a few checkpoints, of versions from 0 to 10^15");
+  const auto [job, cluster] = check_stage(event.from);
+  require(cluster->is_running, "checkpoints of a cluster that trains");
+  const std::set<std::int64_t> versions(event.versions.begin(), event.versions.end());
+  state_.live.kept[job->id][cluster->id].versions[event.from.stage] = versions;
+  if (!versions.empty() && job->restore && *versions.rbegin() <= job->restore->version) {
+    hand_over(*job, cluster->id);  // it has learned nothing that the restore point has not
+    settle();
+    return concat("The restore point is as new as ",
+                  place_name(event.from.cluster, event.from.stage), ".");
+  }
+  ask_checkpoint(*job, *cluster, event.from.stage);
+  return concat(versions.size(), " checkpoints are kept by ",
+                place_name(event.from.cluster, event.from.stage), ".");
+}
+
+// The newest that every stage has, there or here; until that has come, or a stage has it no more,
+// no other. So what is sent is of use, however fast each link is. One that just spoke may not have
+// heard what it was asked.
+void Deciding::ask_checkpoint(const Job& job, const Cluster& cluster, std::int64_t speaker) {
+  Kept& kept = state_.live.kept[job.id][cluster.id];
+  const auto stages = static_cast<std::int64_t>(cluster.places.size());
+  const auto is_here = [&](std::int64_t version, std::int64_t stage) {
+    const auto found = cluster.pending.find(version);
+    return found != cluster.pending.end() && found->second.contains(stage);
+  };
+  const auto is_of_all = [&](std::int64_t version) {
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      if (!is_here(version, stage) && !kept.versions[stage].contains(version)) {
+        return false;
+      }
+    }
+    return version > (job.restore ? job.restore->version : -1);
+  };
+  const bool is_under_way = is_of_all(kept.asked);
+  if (!is_under_way) {
+    std::set<std::int64_t> versions = kept.versions[speaker];
+    for (const auto& [version, pieces] : cluster.pending) {
+      versions.insert(version);
+    }
+    const auto newest = std::find_if(versions.rbegin(), versions.rend(), is_of_all);
+    kept.asked = newest == versions.rend() ? -1 : *newest;
+  }
+  for (std::int64_t stage = 0; kept.asked >= 0 && stage < stages; ++stage) {
+    const MemberId& provider = cluster.places[static_cast<std::size_t>(stage)].provider;
+    if ((!is_under_way || stage == speaker) && !is_here(kept.asked, stage) &&
+        live(provider).session != 0) {
+      act(SendCheckpoint{provider,
+                         live(provider).session,
+                         {job.id, cluster.id, stage},
+                         cluster.epoch,
+                         kept.asked});
+    }
+  }
+}
+
 std::string Deciding::on(const StageCheckpoint& event) {
   require(is_hash(event.artifact), "the checkpoint's SHA-256");
   require(event.version >= 0 && event.version <= kLargestNumber, "a version from 0 to 10^15");
@@ -90,11 +151,17 @@ std::string Deciding::on(const StageCheckpoint& event) {
   require(cluster->is_running, "a checkpoint of a cluster that trains");
   require(!job->restore || event.version > job->restore->version,
           "a checkpoint that is newer than the restore point");
+  require(event.version == state_.live.kept[job->id][cluster->id].asked,
+          "the checkpoint that was asked for");
   change(CheckpointKept{job->id, cluster->id, event.from.stage, event.version, event.artifact});
   const std::int64_t before = job->restore ? job->restore->version : -1;
   move_restore(*job);
   if (job->restore && job->restore->version != before) {
     settle();
+    const Cluster* left = find_cluster(*job, event.from.cluster);
+    if (left != nullptr && left->is_running) {
+      ask_checkpoint(*job, *left, event.from.stage);  // another may be there by now
+    }
     return concat("Version ", job->restore->version, " is the restore point: every stage has it.");
   }
   return concat("Version ", event.version, " is kept of ",

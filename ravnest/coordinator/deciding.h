@@ -41,6 +41,7 @@ class Deciding {
   std::string on(const PlanFailed& event);
   std::string on(const StageReady& event);
   std::string on(const StageReport& event);
+  std::string on(const StageKept& event);
   std::string on(const StageCheckpoint& event);
   std::string on(const StageResult& event);
   std::string on(const StageFailed& event);
@@ -82,6 +83,7 @@ class Deciding {
   void lose(const MemberId& id, const std::string& why);
   void tick_provider(const MemberId& id, Provider& provider);
   void part(const MemberId& id, const std::string& why);
+  Milliseconds hand_over_time(const Job& job, const Cluster& cluster) const;
   void strike(const MemberId& id);
 
   // decide_links.cpp
@@ -95,7 +97,7 @@ class Deciding {
   void check_options(const JobOptions& options) const;
   Job& job_of(JobId id, const MemberId& by);
   const Job* find_submitted(const SubmitJob& event) const;
-  void make_room_for_job();
+  void make_room_for_job(const MemberId& requester);
   void end(Job& job, Phase phase, const std::string& reason);
   Job& planned_job(JobId id, Epoch epoch);
   void check_plan(const PlanMade& event) const;
@@ -107,6 +109,7 @@ class Deciding {
   void start(Job& job, Cluster& cluster);
   bool may_move_restore(const Job& job) const;
   void move_restore(Job& job);
+  void ask_checkpoint(const Job& job, const Cluster& cluster, std::int64_t speaker);
   void hand_over(Job& job, ClusterId cluster);
   bool end_with_results(Job& job);
   bool is_listening(const Job& job, const MemberId& id) const;

@@ -140,7 +140,12 @@ struct StageReport {
   FromStage from;
   Report report;
 };
-// The artifact is on the server.
+// Its machine has checkpoints of these versions, and of no others.
+struct StageKept {
+  FromStage from;
+  std::vector<std::int64_t> versions;
+};
+// The artifact, which was asked for, is on the server.
 struct StageCheckpoint {
   FromStage from;
   std::int64_t version = 0;
@@ -168,7 +173,7 @@ struct StageUnreached {
 using Event =
     std::variant<Boot, Tick, MakeToken, Enrol, RemoveMember, Join, Beat, Closed, Leave, Measurable,
                  LinksMeasured, PauseProvider, ResumeProvider, SubmitJob, CancelJob, ForgetJob,
-                 FeedOffered, FeedGone, PlanMade, PlanFailed, StageReady, StageReport,
+                 FeedOffered, FeedGone, PlanMade, PlanFailed, StageReady, StageReport, StageKept,
                  StageCheckpoint, StageResult, StageFailed, StageUnreached>;
 
 }  // namespace ravnest::coordinator

@@ -101,6 +101,14 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+// Checkpoints of a cluster that are on its machines, and the version that they are to send.
+struct Kept {
+  std::map<std::int64_t, std::set<std::int64_t>> versions;  // by stage
+  std::int64_t asked = -1;                                  // -1: none
+
+  bool operator==(const Kept&) const = default;
+};
+
 // What the server knows of the moment. A restart begins it anew.
 struct Live {
   std::map<MemberId, Provider> providers;
@@ -111,6 +119,7 @@ struct Live {
   std::map<std::pair<MemberId, MemberId>, Span> unreached;
   std::set<std::pair<MemberId, MemberId>> relayed;
   std::map<std::pair<JobId, ClusterId>, std::set<std::int64_t>> ready;  // stages
+  std::map<JobId, std::map<ClusterId, Kept>> kept;                      // of line-ups as they are
   std::map<JobId, std::set<MemberId>> tried;  // pools that cannot hold the waiting job
   std::set<JobId> stale;                      // whose providers hear of new addresses at a tick
   std::map<JobId, Feed> feeds;

@@ -11,8 +11,9 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// In the list of all jobs.
+// In the list of all jobs: notes of an open one, and ended ones, of which the newest are there.
 constexpr std::size_t kFewNotes = 20;
+constexpr std::size_t kMostEnded = 64;
 
 std::string name_of(const State& state, const MemberId& id) {
   const auto member = state.durable.members.find(id);
@@ -165,6 +166,34 @@ OrderedJson job_json(const State& state, const Job& job, std::size_t notes) {
           {"notes", notes_json(job.notes, notes)}};
 }
 
+// That there is one, and how it stands: no more is a stranger's to know.
+OrderedJson closed_job_json(const State& state, const Job& job) {
+  Job shown{.id = job.id, .phase = job.phase};
+  shown.submitted_at = job.submitted_at;
+  shown.ended_at = job.ended_at;
+  OrderedJson json = job_json(state, shown, 0);
+  json["last"] = nullptr;
+  return json;
+}
+
+// All that are open, and the newest of those that are over, of which nobody reads the notes here.
+OrderedJson jobs_json(const State& state, const Viewer& viewer) {
+  std::size_t ended = 0;
+  for (const auto& [id, job] : state.durable.jobs) {
+    ended += is_over(job.phase) ? 1 : 0;
+  }
+  OrderedJson jobs = OrderedJson::array();
+  for (const auto& [id, job] : state.durable.jobs) {
+    if (is_over(job.phase) && ended-- > kMostEnded) {
+      continue;
+    }
+    jobs.push_back(may_see(state, viewer, job)
+                       ? job_json(state, job, is_over(job.phase) ? 0 : kFewNotes)
+                       : closed_job_json(state, job));
+  }
+  return jobs;
+}
+
 // Each where it was measured: a pair is told of once, or once by either.
 OrderedJson links_json(const State& state, const Measurements& measured) {
   OrderedJson links = OrderedJson::array();
@@ -222,16 +251,18 @@ std::string_view to_string(Presence presence) {
   RAVNEST_CHECK(false);
 }
 
-std::string view(const State& state, Now now, std::int64_t port) {
+bool may_see(const State& state, const Viewer& viewer, const Job& job) {
+  const auto seat = state.durable.seats.find(viewer.member);
+  return viewer.is_owner || job.requester == viewer.member ||
+         (seat != state.durable.seats.end() && seat->second.job == job.id);
+}
+
+std::string view(const State& state, Now now, std::int64_t port, const Viewer& viewer) {
   OrderedJson providers = OrderedJson::array();
   for (const auto& [id, member] : state.durable.members) {
     if (member.role == Role::kProvider) {
       providers.push_back(provider_json(state, member, now));
     }
-  }
-  OrderedJson jobs = OrderedJson::array();
-  for (const auto& [id, job] : state.durable.jobs) {
-    jobs.push_back(job_json(state, job, kFewNotes));
   }
   const std::vector<Note> lines(state.live.lines.begin(), state.live.lines.end());
   const OrderedJson view = {{"server",
@@ -240,7 +271,7 @@ std::string view(const State& state, Now now, std::int64_t port) {
                               {"epoch", state.durable.epoch},
                               {"port", port}}},
                             {"providers", std::move(providers)},
-                            {"jobs", std::move(jobs)},
+                            {"jobs", jobs_json(state, viewer)},
                             {"lines", notes_json(lines, kMostLines)}};
   return dump(view);
 }

@@ -125,6 +125,18 @@ void fields(Visit& visit, T& of) {
   visit("report", of.report);
 }
 
+template <typename Visit, Is<HasKept> T>
+void fields(Visit& visit, T& of) {
+  visit("post", of.post);
+  visit("versions", of.versions);
+}
+
+template <typename Visit, Is<Send> T>
+void fields(Visit& visit, T& of) {
+  visit("post", of.post);
+  visit("version", of.version);
+}
+
 template <typename Visit, Is<HasCheckpoint> T>
 void fields(Visit& visit, T& of) {
   visit("post", of.post);
@@ -271,10 +283,10 @@ template <typename Variant>
 using Names = std::array<std::string_view, std::variant_size_v<Variant>>;
 
 // In the order of the variants.
-constexpr Names<ProviderWord> kProviderWords = {"hello",     "still_here", "leave",   "ready",
-                                                "report",    "checkpoint", "result",  "failed",
-                                                "unreached", "measurable", "measured"};
-constexpr Names<ServerWord> kServerWords = {"greeting", "hold",   "begin",  "keep",
+constexpr Names<ProviderWord> kProviderWords = {"hello",  "still_here", "leave",      "ready",
+                                                "report", "kept",       "checkpoint", "result",
+                                                "failed", "unreached",  "measurable", "measured"};
+constexpr Names<ServerWord> kServerWords = {"greeting", "hold",   "begin",  "keep",   "send",
                                             "drop",     "may_go", "called", "measure"};
 constexpr Names<RequesterWord> kRequesterWords = {"offer", "still_here"};
 constexpr Names<FeedWord> kFeedWords = {"standing", "called"};

@@ -14,7 +14,7 @@ namespace ravnest::coordinator {
 // What the server and its members say to each other, beside tensors and files: JSON objects, one
 // for each message of proto/control.proto. docs/protocol.md tells the story.
 
-inline constexpr std::int64_t kControlProtocol = 1;
+inline constexpr std::int64_t kControlProtocol = 2;
 
 // A provider's session ---------------------------------------------------------------------------
 
@@ -51,6 +51,12 @@ struct Tells {
   Post post;
   Report report;
 };
+// All the checkpoints of its place that it has, at most kMostKept. Said whenever there are others.
+struct HasKept {
+  Post post;
+  std::vector<std::int64_t> versions;
+};
+// One that was asked for is on the server.
 struct HasCheckpoint {
   Post post;
   std::int64_t version = 0;
@@ -80,8 +86,9 @@ struct IsMeasurable {
 struct HasMeasured {
   std::map<MemberId, planner::Link> links;
 };
-using ProviderWord = std::variant<Hello, StillHere, WantsToLeave, IsReady, Tells, HasCheckpoint,
-                                  HasResult, HasFailed, CannotReach, IsMeasurable, HasMeasured>;
+using ProviderWord =
+    std::variant<Hello, StillHere, WantsToLeave, IsReady, Tells, HasKept, HasCheckpoint, HasResult,
+                 HasFailed, CannotReach, IsMeasurable, HasMeasured>;
 
 // To the provider. The first is Greeting.
 struct Greeting {
@@ -97,6 +104,11 @@ struct Begin {
 };
 struct Keep {
   Post post;
+};
+// Send the checkpoint of this version; older ones are not asked for any more.
+struct Send {
+  Post post;
+  std::int64_t version = 0;
 };
 struct Drop {
   JobId job = 0;  // 0: whichever it is
@@ -115,7 +127,7 @@ struct Neighbour {
 struct Measure {
   std::vector<Neighbour> neighbours;
 };
-using ServerWord = std::variant<Greeting, Hold, Begin, Keep, Drop, MayGo, Called, Measure>;
+using ServerWord = std::variant<Greeting, Hold, Begin, Keep, Send, Drop, MayGo, Called, Measure>;
 
 // A requester's feed -----------------------------------------------------------------------------
 

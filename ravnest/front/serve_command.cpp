@@ -121,6 +121,9 @@ Command add_serve(CLI::App& app) {
                    "A further name of the dashboard, behind a proxy; again for each")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  command->add_flag("--allow-plain-http", options->allows_plain_http,
+                    "Where --http is not of this machine alone: whoever can listen in hears the "
+                    "owner's secret");
   command->add_option("--data", options->data, "Its folder: authority, log, files")
       ->type_name("FOLDER")
       ->capture_default_str();

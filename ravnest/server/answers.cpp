@@ -85,21 +85,26 @@ struct Answering {
       throw_invalid("Expected a job ", by.empty() ? "that is known" : "of yours", ", got ",
                     question.job, ".");
     }
-    if (job->phase != Phase::kDone) {
-      throw_invalid("Expected a job that is done, got one that is ", to_string(job->phase), ": ",
-                    job->reason);
+    const bool has_weights = is_over(job->phase) && job->plan;
+    if (!has_weights) {
+      throw_invalid("Expected a job that is done, or ended with a restore point, got one that is ",
+                    to_string(job->phase), ": ", job->reason);
     }
     Results results{.plan = job->plan->id};
-    for (const Piece& piece : job->results) {
+    for (const Piece& piece : job->restore ? job->restore->pieces : job->results) {
       results.pieces.push_back({piece, files_of(*job, piece)});
     }
     return to_text(results);
   }
 
   std::string operator()(const WantsView& /*question*/) const {
-    return view(desk.state(), Desk::now());
+    return view(desk.state(), Desk::now(), 0, viewer());
   }
   std::string operator()(const WantsJobView& question) const {
+    const Job* job = find_job(desk.state().durable, question.job);
+    if (job != nullptr && !may_see(desk.state(), viewer(), *job)) {
+      throw_invalid("Expected a job of yours, got ", question.job, ".");
+    }
     return job_view(desk.state(), question.job);
   }
   std::string operator()(const WantsPool& /*question*/) const { return pool(); }
@@ -113,6 +118,8 @@ struct Answering {
       throw Forbidden(concat("This is not for a ", trust::name_of(caller.member.role), " to do."));
     }
   }
+
+  Viewer viewer() const { return {.is_owner = caller.is_owner(), .member = caller.member.id}; }
 
   // Empty for the owner, whose word counts for every job.
   MemberId requester() const {

@@ -225,6 +225,9 @@ void Desk::act(const Decision& decision) {
     void operator()(const KeepCheckpoint& action) const {
       desk.say(action.session, Keep{{action.seat, action.epoch}});
     }
+    void operator()(const SendCheckpoint& action) const {
+      desk.say(action.session, Send{{action.seat, action.epoch}, action.version});
+    }
     void operator()(const Release& action) const { desk.say(action.session, Drop{action.job}); }
     void operator()(const DropArtifact& /*action*/) const {}
     void operator()(const Tell& /*action*/) const {}

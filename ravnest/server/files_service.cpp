@@ -51,9 +51,10 @@ bool may_read(const State& state, const Caller& caller, const Hash& hash) {
     if (job.requester != caller.member.id) {
       return false;
     }
-    return has(job.results) || (job.plan && std::ranges::any_of(job.plan->shapes, [&](auto& shape) {
-                                  return std::ranges::any_of(shape.stages, names);
-                                }));
+    return has(job.results) || (job.restore && has(job.restore->pieces)) ||
+           (job.plan && std::ranges::any_of(job.plan->shapes, [&](auto& shape) {
+              return std::ranges::any_of(shape.stages, names);
+            }));
   });
 }
 
@@ -86,7 +87,7 @@ class FilesService final
         next_part.renew();
         if (!upload) {
           whole = size_of(part.name().size());
-          upload = artifacts.begin(part.name().hash(), whole);
+          upload = artifacts.begin(part.name().hash(), whole, caller.member.id);
           offset = Artifacts::received(*upload);
           if (static_cast<std::uint64_t>(offset) != part.name().offset()) {
             throw_invalid("Expected the file from byte ", offset, " on, got another part.");

@@ -21,7 +21,8 @@ namespace {
 using ::grpc::Status;
 using ::grpc::StatusCode;
 constexpr std::chrono::seconds kRelaySweep{1};
-constexpr std::size_t kMostPipes = 128;  // of a member
+constexpr std::size_t kMostPipes = 128;       // of a member
+constexpr std::size_t kMostPipesInAll = 256;  // half of the server's threads
 constexpr std::chrono::seconds kFirstWord{10};
 
 using Stream = ::grpc::ServerReaderWriter<control::PipePart, control::PipePart>;
@@ -171,7 +172,7 @@ class RelayService final : public control::Relay::Service {
   }
 
   Desk& desk_;
-  Turnstile turnstile_{kMostPipes};
+  Turnstile turnstile_{kMostPipes, kMostPipesInAll};
   Patience patience_{kFirstWord};
   relay::Switchboard switchboard_;
   std::jthread sweeping_{[this](const std::stop_token& stop) { sweep_again_and_again(stop); }};

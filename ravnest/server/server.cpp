@@ -39,6 +39,17 @@ constexpr int kMostThreads = 512;  // one for each file or pipe on its way
 constexpr std::chrono::milliseconds kHandshake{10'000};
 constexpr transport::AcceptLimits kAcceptLimits{.connections = 4096, .connections_per_host = 2048};
 
+// The owner's secret crosses the dashboard's connection as it is.
+ServerOptions checked(const ServerOptions& options) {
+  const std::string host = options.http.substr(0, options.http.rfind(':'));
+  const bool is_here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  if (!options.http.empty() && !is_here && !options.allows_plain_http) {
+    throw_invalid("[server] expected a dashboard at 127.0.0.1, since it speaks plain HTTP, got ",
+                  options.http, ": put a proxy with TLS before it, or say --allow-plain-http.");
+  }
+  return options;
+}
+
 trust::Identity make_server_identity(const trust::Authority& authority) {
   return authority.make_identity({trust::make_member_id(), trust::Role::kServer},
                                  trust::valid_for(kServerDays, std::chrono::system_clock::now()));
@@ -83,9 +94,10 @@ std::optional<std::string> grant(Desk& desk, const dashboard::Wish& wish) {
   return decision.is_accepted ? std::nullopt : std::optional(decision.reason);
 }
 
-dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_t port) {
+dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_t port,
+                              const std::atomic<bool>& is_ready) {
   return {
-      .is_ready = [] { return true; },
+      .is_ready = [&is_ready] { return is_ready.load(); },
       .view = [&desk,
                port] { return desk.ask([&] { return view(desk.state(), Desk::now(), port); }); },
       .job_view =
@@ -113,7 +125,7 @@ dashboard::Source make_source(Desk& desk, const std::string& secret, std::int64_
 
 struct Server::Impl {
   explicit Impl(const ServerOptions& given)
-      : options(given),
+      : options(checked(given)),
         folder(options.data),
         authority(trust::Authority::open(options.data, std::chrono::system_clock::now())),
         desk({.data = options.data,
@@ -152,6 +164,7 @@ struct Server::Impl {
     file.write(where.dump(1) + "\n");
     file.commit();
     folder.keep();
+    is_ready = true;  // whoever hears so finds all of the folder
   }
 
   ~Impl() {
@@ -175,7 +188,7 @@ struct Server::Impl {
     }
     http = std::make_unique<dashboard::HttpServer>(
         dashboard::HttpOptions{.listen = options.http, .hosts = options.http_hosts, .limits = {}},
-        make_source(desk, secret, parse_address(grpc.address()).port));
+        make_source(desk, secret, parse_address(grpc.address()).port, is_ready));
     is_watched = true;
   }
 
@@ -183,6 +196,7 @@ struct Server::Impl {
   NewFolder folder;  // a server that cannot start leaves none
   const trust::Authority authority;
   std::atomic<bool> is_watched = false;
+  std::atomic<bool> is_ready = false;
   std::unique_ptr<dashboard::HttpServer> http;
   Desk desk;
   const std::unique_ptr<::grpc::Service> enrolment;  // services outlive the gRPC server

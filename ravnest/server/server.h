@@ -14,6 +14,7 @@ struct ServerOptions {
   std::string listen = "0.0.0.0:7777";
   std::string http = "127.0.0.1:7780";  // empty: no dashboard
   std::vector<std::string> http_hosts;  // further names that it is asked by, behind a proxy
+  bool allows_plain_http = false;       // also where the network can read it: not on loopback
   std::filesystem::path data = "ravnest-server";
   // It cannot go on: the log cannot be written. Nothing is acknowledged from here on.
   std::function<void(const std::string& reason)> on_broken = [](const std::string&) {};

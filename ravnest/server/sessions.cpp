@@ -127,6 +127,7 @@ class Session final : public WordStream {
   // A word of an epoch that has passed is refused by the decision, and that is all.
   void handle(const IsReady& word) { desk().handle(StageReady{from(word.post)}); }
   void handle(const Tells& word) { desk().handle(StageReport{from(word.post), word.report}); }
+  void handle(const HasKept& word) { desk().handle(StageKept{from(word.post), word.versions}); }
   void handle(const HasCheckpoint& word) {
     // One that is gone was the same as another cluster's, which has a newer restore point by now.
     if (is_there(word.artifact)) {

@@ -90,6 +90,24 @@ TEST_F(AgentTest, HoldsAStageToItsEndAndStaysForTheNext) {
   }
 }
 
+// It keeps version 7 whenever it is asked: the second time the server has it.
+TEST_F(AgentTest, HandsOverAtOnceWhereNothingWasLearnedSinceTheRestorePoint) {
+  Agent agent(options(std::string(kReady) + kListens));
+  const server::Person rita = requester("rita");
+  const JobId job = submit(rita);
+  const auto feed = rita.feed(job);
+  const auto view = [&] { return rita.ask(WantsJobView{job}); };
+  ASSERT_TRUE(ticks_until(agent, [&] { return view().at("phase") == "running"; }));
+  agent.keep_checkpoint();
+  ASSERT_TRUE(ticks_until(agent, [&] { return !view().at("restore_point").is_null(); }));
+  agent.leave();
+  const auto is_handed_over = [&] {
+    return has(view().at("notes").dump(), "box has handed over stage 0");
+  };
+  EXPECT_TRUE(becomes([&] { return !agent.tick() || is_handed_over(); }));
+  EXPECT_TRUE(is_handed_over());
+}
+
 TEST_F(AgentTest, MeasuresItsPeersWhileItHoldsNoStage) {
   AgentOptions other = options(kListens);
   other.data = file("other");

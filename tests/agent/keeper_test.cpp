@@ -81,6 +81,10 @@ class KeeperTest : public server::World {
     });
   }
 
+  void ask_for(std::int64_t version) {
+    on_loop([&] { keeper_->send(post_, version); });
+  }
+
   template <typename T>
   T hear() {
     std::unique_lock lock(mutex_);
@@ -238,6 +242,8 @@ TEST_F(KeeperTest, SendsACheckpointWhenItIsAsked) {
   say("checkpoint");  // of another epoch: passed over
   post_.epoch -= 1;
   say("checkpoint");
+  EXPECT_EQ(hear<HasKept>().versions, (std::vector<std::int64_t>{7}));
+  ask_for(7);
   const auto kept = hear<HasCheckpoint>();
   EXPECT_EQ(kept.version, 7);
   EXPECT_EQ(kept.artifact, server::hash_of("weights at 7\n"));
@@ -277,6 +283,8 @@ TEST_F(KeeperTest, SendsAFileWhenTheServerIsBack) {
   post_ = hear<IsReady>().post;
   server.reset();
   say("checkpoint");
+  hear<HasKept>();
+  ask_for(7);
   EXPECT_TRUE(is_told("could not send 7.safetensors"));
   start(address);
   EXPECT_TRUE(becomes([&] {
@@ -287,11 +295,35 @@ TEST_F(KeeperTest, SendsAFileWhenTheServerIsBack) {
 }
 
 // The stage runs a stranger's model: what waits for the server stays little.
-TEST_F(KeeperTest, OfCheckpointsThatCannotBeSentTheNewestAreKept) {
+TEST_F(KeeperTest, OfCheckpointsThatNobodyAsksForTheNewestAreKept) {
+  const Assignment assignment = begin(std::string(kReady) + R"(
+for i in $(seq 30); do
+  echo "weights at $i" > "$checkpoints/$i.safetensors"
+  echo "{\"event\": \"checkpoint\", \"version\": $i}"
+done
+)" + kListens);
+  hold(assignment);
+  post_ = hear<IsReady>().post;
+  std::vector<std::int64_t> versions;
+  do {
+    versions = hear<HasKept>().versions;
+    ASSERT_LE(versions.size(), kMostKept);
+  } while (versions.back() != 30);
+  ask_for(29);
+  EXPECT_EQ(hear<HasCheckpoint>().version, 29);
+  const fs::path folder = file("keeper") / "work" / "place-1" / "checkpoints";
+  EXPECT_FALSE(fs::exists(folder / "27.safetensors")) << "an older one is of no use";
+  EXPECT_TRUE(fs::exists(folder / "30.safetensors")) << "a newer one is";
+}
+
+// However many come meanwhile.
+TEST_F(KeeperTest, ACheckpointThatWasAskedForStaysUntilItIsSent) {
   const std::string address = server->address();
   const Assignment assignment = begin(std::string(kReady) + R"(
+echo "weights at 1" > "$checkpoints/1.safetensors"
+echo '{"event": "checkpoint", "version": 1}'
 read word
-for i in $(seq 30); do
+for i in $(seq 2 30); do
   echo "weights at $i" > "$checkpoints/$i.safetensors"
   echo "{\"event\": \"checkpoint\", \"version\": $i}"
 done
@@ -299,25 +331,28 @@ echo '{"event": "note", "text": "all said"}'
 )" + kListens);
   hold(assignment);
   post_ = hear<IsReady>().post;
+  hear<HasKept>();
   server.reset();
+  ask_for(1);
   say("checkpoint");
   ASSERT_TRUE(is_told("all said"));
   start(address);
-  std::vector<std::int64_t> versions;
-  do {
-    versions.push_back(hear_while_ticking<HasCheckpoint>().version);
-  } while (versions.back() != 30);
-  EXPECT_LE(versions.size(), 17U) << "one may have been on its way";
-  EXPECT_TRUE(fs::is_empty(file("keeper") / "work" / "place-1" / "checkpoints"));
+  EXPECT_EQ(hear_while_ticking<HasCheckpoint>().version, 1);
 }
 
 TEST_F(KeeperTest, ACheckpointThatIsNotThereIsPassedOver) {
   hold(begin(std::string(kReady) + R"(echo '{"event": "checkpoint", "version": 9}'
 )" + kListens));
   post_ = hear<IsReady>().post;
+  hear<HasKept>();
+  ask_for(9);
   ASSERT_TRUE(is_told("could not send 9.safetensors"));
-  on_loop([&] { keeper_->tick(); });  // it would be tried again now
+  EXPECT_TRUE(hear<HasKept>().versions.empty());
+  ask_for(9);
+  EXPECT_TRUE(hear<HasKept>().versions.empty()) << "the server believed otherwise";
   say("checkpoint");
+  EXPECT_EQ(hear<HasKept>().versions, (std::vector<std::int64_t>{7}));
+  ask_for(7);
   EXPECT_EQ(hear<HasCheckpoint>().version, 7);
   const std::string all = told();
   EXPECT_EQ(all.find("could not send"), all.rfind("could not send")) << all;
@@ -348,6 +383,8 @@ TEST_F(KeeperTest, WhoLeavesDoesNotWaitForFiles) {
   post_ = hear<IsReady>().post;
   stop_.request_stop();
   say("checkpoint");
+  hear<HasKept>();
+  ask_for(7);
   EXPECT_TRUE(is_told("could not send 7.safetensors: [agent] it leaves"));
 }
 

@@ -195,6 +195,58 @@ TEST(Artifacts, TheDiskIsNotFilled) {
   EXPECT_EQ(artifacts.nbytes(), 0);
 }
 
+TEST(Artifacts, AMemberTakesNoMoreThanHalfOfTheRoom) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path(), {.most_bytes = 100});
+  const auto send = [&](const std::string& text, const std::string& member) {
+    const Hash hash = sha256_of(text);
+    const auto upload = artifacts.begin(hash, static_cast<std::int64_t>(text.size()), member);
+    artifacts.put(*upload, Artifacts::received(*upload), bytes_of(text));
+    return hash;
+  };
+  const std::string half(50, 'e');
+  EXPECT_THROW(send(half + "x", "eve"), Error);
+  send(half, "eve");
+  EXPECT_THROW(send("more", "eve"), Error);
+  EXPECT_THROW(artifacts.begin(sha256_of("claimed"), 7, "eve"), Error);
+  const Hash kept = send(std::string(20, 'c'), "carl");
+  EXPECT_THROW(send(std::string(20, 'd'), "carl"), Error);
+  artifacts.settle(kept, "eve", false);
+  EXPECT_TRUE(artifacts.has(kept)) << "it is not hers";
+  artifacts.settle(kept, "carl", true);
+  EXPECT_TRUE(artifacts.has(kept));
+  const Hash refused = send(std::string(10, 'd'), "carl");
+  artifacts.settle(refused, "carl", false);
+  EXPECT_FALSE(artifacts.has(refused));
+  EXPECT_NO_THROW(send(std::string(15, 'd'), "carl"));
+  artifacts.drop(sha256_of(half));
+  EXPECT_NO_THROW(send("more", "eve"));
+}
+
+TEST(Artifacts, AnUploadThatGoesOnIsChargedOnce) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path(), {.most_bytes = 100});
+  const std::string text(50, 'a');
+  const Hash hash = sha256_of(text);
+  artifacts.put(*artifacts.begin(hash, 50, "rita"), 0, bytes_of(text.substr(0, 30)));
+  const auto upload = artifacts.begin(hash, 50, "rita");
+  EXPECT_EQ(artifacts.put(*upload, 30, bytes_of(text.substr(30))), 50);
+}
+
+TEST(Artifacts, AMembersFilesHaveAnEndHoweverSmall) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path(), {.most_sent = 2});
+  const auto send = [&](const std::string& text, const std::string& member) {
+    artifacts.put(*artifacts.begin(sha256_of(text), 1, member), 0, bytes_of(text));
+  };
+  send("1", "eve");
+  send("2", "eve");
+  EXPECT_THROW(send("3", "eve"), Error);
+  EXPECT_NO_THROW(send("3", "carl"));
+  EXPECT_EQ(artifacts.sweep({}, std::chrono::seconds(-1)), 3U);
+  EXPECT_NO_THROW(send("4", "eve"));
+}
+
 TEST(Artifacts, DamageIsFoundByTheHash) {
   const TemporaryFolder folder;
   Artifacts artifacts(folder.path());

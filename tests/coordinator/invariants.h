@@ -158,6 +158,9 @@ class Invariants {
   static void check_action(const State& state, const KeepCheckpoint& action) {
     check_seat(state, action.provider, action.session, action.seat, action.epoch);
   }
+  static void check_action(const State& state, const SendCheckpoint& action) {
+    check_seat(state, action.provider, action.session, action.seat, action.epoch);
+  }
   static void check_action(const State& state, const Release& action) {
     ASSERT_FALSE(state.durable.seats.contains(action.provider));
   }

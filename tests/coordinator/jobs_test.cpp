@@ -274,18 +274,46 @@ TEST(Jobs, AnAssignmentSaysAllThatAProviderMustKnow) {
 
 TEST(Jobs, JobsHaveAnEnd) {
   World world;
-  world.enrol("rita", Role::kRequester);
   std::vector<JobId> ids;
-  for (std::size_t i = 0; i < kMostJobs; ++i) {
-    ids.push_back(decide(world.state, SubmitJob{"rita", "job", world.program, {}}, world.now).job);
+  const auto submit = [&](const MemberId& id) {
+    return decide(world.state, SubmitJob{id, "job", world.program, {}}, world.now);
+  };
+  for (std::size_t i = 0; i < kMostJobs / kMostOpenJobs; ++i) {
+    const MemberId id = concat("rita", i);
+    world.enrol(id, Role::kRequester);
   }
-  EXPECT_FALSE(
-      decide(world.state, SubmitJob{"rita", "job", world.program, {}}, world.now).is_accepted);
+  world.enrol("carl", Role::kRequester);
+  for (std::size_t i = 0; i < kMostJobs; ++i) {
+    ids.push_back(submit(concat("rita", i / kMostOpenJobs)).job);
+  }
+  EXPECT_FALSE(submit("carl").is_accepted);
   decide(world.state, CancelJob{ids[5], ""}, world.now);
-  EXPECT_TRUE(
-      decide(world.state, SubmitJob{"rita", "job", world.program, {}}, world.now).is_accepted);
+  EXPECT_TRUE(submit("carl").is_accepted);
   EXPECT_FALSE(world.state.durable.jobs.contains(ids[5]));
   EXPECT_EQ(world.state.durable.jobs.size(), kMostJobs);
+}
+
+TEST(Jobs, ARequesterThatSubmitsWithoutEndLocksNobodyOut) {
+  World world;
+  world.enrol("carl", Role::kRequester);
+  world.enrol("eve", Role::kRequester);
+  const auto submit = [&](const MemberId& id) {
+    return decide(world.state, SubmitJob{id, "job", world.program, {}}, world.now);
+  };
+  const JobId trained = submit("carl").job;
+  decide(world.state, CancelJob{trained, ""}, world.now);
+  for (std::size_t i = 0; i < kMostOpenJobs; ++i) {
+    EXPECT_TRUE(submit("eve").is_accepted);
+  }
+  EXPECT_NE(submit("eve").reason.find("at most 64 open jobs"), std::string::npos);
+  EXPECT_TRUE(submit("carl").is_accepted);
+  JobId last = 2;
+  for (std::size_t i = 0; i < 2 * kMostJobs; ++i) {  // ended ones, to drive out those of others
+    decide(world.state, CancelJob{last, ""}, world.now);
+    last = submit("eve").job;
+    ASSERT_NE(last, 0);
+  }
+  EXPECT_TRUE(world.state.durable.jobs.contains(trained));
 }
 
 TEST(Jobs, WhoWantsAllResultsWaitsForEveryClusterThatTrains) {

@@ -11,6 +11,7 @@ Durable busy_state() {
   World world;
   world.run({{"a", "b"}, {"c", "d"}});
   world.checkpoint({"a", "b"}, 4);
+  world.keep({"a", "b"}, {7});
   world.does(world.checkpoint_of("a", 7));
   world.does(world.result_of("c"));
   world.submit();

@@ -190,26 +190,85 @@ TEST(Loss, TheRestorePointStaysWhileAClusterIsRestoredFromIt) {
 TEST(Loss, ARestorePointIsWhatEveryStageHas) {
   World world;
   const JobId job = world.run({{"a", "b"}});
-  world.does(world.checkpoint_of("a", 10));
-  EXPECT_FALSE(world.job(job).restore);
+  world.keep({"a"}, {10, 11});
+  EXPECT_TRUE(world.done<SendCheckpoint>().empty());
+  world.keep({"b"}, {11});
+  ASSERT_EQ(world.done<SendCheckpoint>().size(), 2U);
+  EXPECT_EQ(world.done<SendCheckpoint>()[0].version, 11);
   world.does(world.checkpoint_of("b", 11));
   EXPECT_FALSE(world.job(job).restore);
   world.does(world.checkpoint_of("a", 11));
   ASSERT_TRUE(world.job(job).restore);
   EXPECT_EQ(world.job(job).restore->version, 11);
   EXPECT_TRUE(world.cluster(job).pending.empty());
-  EXPECT_EQ(world.done<DropArtifact>().size(), 1U) << "version 10 of a";
   world.refuses(world.checkpoint_of("b", 10));
 }
 
-TEST(Loss, CheckpointsUnderWayHaveAnEnd) {
+TEST(Loss, WhatWasNotAskedForIsNotTaken) {
   World world;
   const JobId job = world.run({{"a", "b"}});
   for (std::int64_t version = 1; version <= 10; ++version) {
-    world.does(world.checkpoint_of("a", version));
+    world.refuses(world.checkpoint_of("a", version));
   }
-  EXPECT_EQ(world.cluster(job).pending.size(), kMostPending);
-  EXPECT_EQ(world.done<DropArtifact>().size(), 10U - kMostPending);
+  std::vector<std::int64_t> many(kMostKept + 1, 1);
+  world.refuses(StageKept{world.from("a"), many});
+  world.refuses(StageKept{world.from("a"), {-1}});
+  EXPECT_TRUE(world.cluster(job).pending.empty());
+}
+
+// Both keep every tenth version, and the link of one carries a checkpoint while the other keeps
+// fifty.
+TEST(Loss, RestorePointsAdvanceHoweverSlowAStageSends) {
+  World world;
+  const JobId job = world.run({{"fast", "slow"}});
+  std::int64_t at = 0;
+  std::int64_t before = -1;
+  for (int round = 0; round < 5; ++round) {
+    std::optional<std::int64_t> asked;
+    for (int i = 0; i < 50; ++i, at += 10) {
+      world.actions.clear();
+      const std::vector<std::int64_t> held = {asked.value_or(at), at};
+      world.keep({"fast", "slow"}, held);
+      for (const auto& send : world.done<SendCheckpoint>()) {
+        asked = send.version;
+      }
+      if (const auto& pending = world.cluster(job).pending; asked && !pending.contains(*asked)) {
+        world.does(world.checkpoint_of("fast", *asked));
+      }
+    }
+    ASSERT_TRUE(asked);
+    world.does(world.checkpoint_of("slow", *asked));
+    ASSERT_TRUE(world.job(job).restore);
+    EXPECT_GT(world.job(job).restore->version, before);
+    before = world.job(job).restore->version;
+  }
+}
+
+// Versions that were made up keep nobody from what all have.
+TEST(Loss, AStageThatSaysItHasWhatNobodyHasHoldsNothingUp) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.keep({"a"}, {10, 1'000, 1'001, 1'002});
+  world.keep({"b"}, {10});
+  ASSERT_EQ(world.done<SendCheckpoint>().size(), 2U);
+  world.does(world.checkpoint_of("a", 10));
+  world.does(world.checkpoint_of("b", 10));
+  EXPECT_EQ(world.job(job).restore->version, 10);
+}
+
+TEST(Loss, WhatAStageHasNoLongerIsNotWaitedFor) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.keep({"a", "b"}, {10});
+  world.does(world.checkpoint_of("a", 10));
+  world.keep({"a", "b"}, {20});  // b's machine was short of room
+  world.actions.clear();
+  world.keep({"b"}, {20});
+  ASSERT_EQ(world.done<SendCheckpoint>().size(), 1U) << "it may not have heard it";
+  EXPECT_EQ(world.done<SendCheckpoint>()[0].provider, "b");
+  world.does(world.checkpoint_of("a", 20));
+  world.does(world.checkpoint_of("b", 20));
+  EXPECT_EQ(world.job(job).restore->version, 20);
 }
 
 TEST(Loss, SparesBecomeAClusterAtTheNextCheckpoint) {
@@ -281,6 +340,53 @@ TEST(Loss, AHandOverTakesTenSecondsAtMost) {
   world.wait(Milliseconds{500}, {"a", "b", "spare"});
   EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
   EXPECT_EQ(world.done<LetGo>().size(), 1U);
+}
+
+// A GB of memory, over 100 Mbit/s: 80 s, and another checkpoint may be on its way.
+TEST(Loss, AHandOverHasTheTimeThatTheSlowestLinkNeeds) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.state.live.providers.at("b").measured.mbps = 100.0;
+  world.does(Leave{"a", world.session("a")});
+  world.wait(Milliseconds{150'000}, {"a", "b", "spare"});
+  EXPECT_EQ(world.lineup(job), (Ids{"a", "b"}));
+  world.checkpoint({"a", "b"}, 10);
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+}
+
+TEST(Loss, AHandOverOverALinkThatCarriesNothingHasAnEnd) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.state.live.providers.at("b").measured.mbps = 1e-9;
+  world.does(Leave{"a", world.session("a")});
+  world.wait(kLongestHandOver, {"a", "b", "spare"});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+}
+
+// Asked for a checkpoint, a stage that is at rest keeps the one that it kept before.
+TEST(Loss, WhoHasLearnedNothingSinceTheRestorePointMayGoAtOnce) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.checkpoint({"a", "b"}, 10);
+  world.does(Leave{"a", world.session("a")});
+  world.keep({"a"}, {10});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+  EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
+  EXPECT_EQ(make_assignment(world.state, "spare")->restore->version, 10);
+}
+
+TEST(Loss, WhoseClusterIsBehindTheRestorePointMayGoAtOnce) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}});
+  world.checkpoint({"c", "d"}, 20);
+  world.join("spare");
+  world.does(Leave{"a", world.session("a")});
+  world.keep({"b"}, {15});
+  EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
+  EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
 }
 
 TEST(Loss, WhoHoldsNothingMayLeaveAtOnce) {

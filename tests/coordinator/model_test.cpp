@@ -194,10 +194,15 @@ class Chaos {
 
   void checkpoint_all() {
     version_ += draw(2);
+    std::vector<FromStage> stages;
     for (const MemberId& id : ids_) {
       if (const auto stage = stage_of(id); stage && draw(6) != 0) {
-        tell(StageCheckpoint{*stage, version_, world_.weights_of(*stage, version_)});
+        stages.push_back(*stage);
+        tell(StageKept{*stage, {version_ - draw(2), version_}});
       }
+    }
+    for (const FromStage& stage : stages) {
+      tell(StageCheckpoint{stage, version_, world_.weights_of(stage, version_)});
     }
   }
 

@@ -47,6 +47,23 @@ TEST(Presence, WhoWasDeclaredLostMustJoinAnew) {
   EXPECT_EQ(presence(world, "a"), Presence::kPresent);
 }
 
+// However the ticks fall: one every 250 ms.
+TEST(Presence, SilenceIsALossWithinFiveSeconds) {
+  for (Milliseconds offset{0}; offset < Milliseconds{250}; offset += Milliseconds{10}) {
+    World world;
+    world.join("a");
+    world.pass(offset);
+    for (int i = 0; world.now.steady - world.state.live.providers.at("a").heard <=
+                    Milliseconds{5000} - Milliseconds{250};
+         ++i) {
+      world.pass(Milliseconds{250});
+      world.does(Tick{});
+      ASSERT_LT(i, 100);
+    }
+    EXPECT_EQ(presence(world, "a"), Presence::kAway) << offset.count();
+  }
+}
+
 TEST(Presence, AServerThatWasStoppedBlamesNobody) {
   World world;
   const JobId job = world.run({{"a", "b"}});

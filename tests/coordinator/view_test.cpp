@@ -77,6 +77,51 @@ TEST(View, EveryEventHasItsReason) {
             std::string::npos);
 }
 
+TEST(View, AStrangersJobIsANumberAndAPhase) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.does(StageReport{world.from("b"), {.version = 5, .loss = 0.25}});
+  world.enrol("carl", Role::kRequester);
+  world.join("idle");
+  const auto seen_by = [&](const MemberId& id) {
+    const Viewer viewer{.is_owner = false, .member = id};
+    return Json::parse(view(world.state, world.now, 0, viewer))["jobs"][0];
+  };
+  for (const MemberId id : {"carl", "idle"}) {
+    const Json seen = seen_by(id);
+    EXPECT_EQ(seen["id"], job);
+    EXPECT_EQ(seen["phase"], "running");
+    EXPECT_EQ(seen["name"], "");
+    EXPECT_EQ(seen["requester"], "");
+    EXPECT_EQ(seen["reason"], "");
+    EXPECT_TRUE(seen["last"].is_null());
+    EXPECT_TRUE(seen["clusters"].empty());
+    EXPECT_TRUE(seen["notes"].empty());
+  }
+  for (const MemberId id : {"rita", "a"}) {  // whose it is, and who holds a stage
+    EXPECT_EQ(seen_by(id)["last"]["loss"], 0.25) << id;
+  }
+}
+
+// However long the server has been at work: a page takes 5 MiB at most.
+TEST(View, JobsThatAreOverAreFewAndWithoutTheirNotes) {
+  World world;
+  world.join("a");
+  JobId last = 0;
+  for (int i = 0; i < 200; ++i) {
+    last = world.submit();
+    world.does(CancelJob{last, "rita"});
+  }
+  const JobId open = world.submit();
+  const Json jobs = Json::parse(view(world.state, world.now))["jobs"];
+  ASSERT_EQ(jobs.size(), 65U);
+  EXPECT_EQ(jobs[63]["id"], last) << "the newest";
+  EXPECT_TRUE(jobs[63]["notes"].empty());
+  EXPECT_EQ(jobs[64]["id"], open);
+  EXPECT_FALSE(jobs[64]["notes"].empty());
+  EXPECT_FALSE(Json::parse(job_view(world.state, last))["notes"].empty());
+}
+
 TEST(View, ShowsNoToken) {
   World world;
   world.does(MakeToken{{.hash = sha256_of("t"), .uses = 1, .expires_at = world.now.wall + 9}});

@@ -68,7 +68,7 @@ class World {
   Join join_of(const MemberId& id, double ram_gb = 8.0) const {
     return {.provider = id,
             .address = id + ":9000",
-            .measured = {.ram_gb = ram_gb, .gflops = 10.0, .mbps = 100.0}};
+            .measured = {.ram_gb = ram_gb, .gflops = 10.0, .mbps = 10'000.0}};
   }
   // Enrols where it must.
   std::int64_t join(const MemberId& id, double ram_gb = 8.0) {
@@ -152,7 +152,14 @@ class World {
     const FromStage stage = from(id);
     return {stage, version, weights_of(stage, version)};
   }
+  void keep(const std::vector<MemberId>& ids, const std::vector<std::int64_t>& versions) {
+    for (const MemberId& id : ids) {
+      does(StageKept{from(id), versions});
+    }
+  }
+  // All stages of a cluster keep it, are asked for it, and send it.
   void checkpoint(const std::vector<MemberId>& ids, std::int64_t version) {
+    keep(ids, {version});
     for (const MemberId& id : ids) {
       does(checkpoint_of(id, version));
     }

@@ -251,7 +251,7 @@ class Pool:
         return jobs[-1] if number is None else next(job for job in jobs if job["id"] == number)
 
     def notes(self) -> str:
-        return "\n".join(note["text"] for note in self.job()["notes"])
+        return "\n".join(self.log())
 
     def log(self) -> list[str]:
         """All that happened to the newest job, a line each."""

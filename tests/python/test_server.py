@@ -114,6 +114,25 @@ def test_cancelling_frees_the_providers(pool):
     pool.wait_for_free(*boxes)
 
 
+def test_a_cancelled_job_gives_its_last_checkpoint(pool, tmp_path):
+    pool.lend(3)
+
+    def cancel() -> None:
+        for box in pool.boxes.values():
+            box.popen.send_signal(signal.SIGUSR1)  # keeps a checkpoint
+        wait_until(lambda: pool.job()["restore_point"], "a restore point")
+        pool.ask("cancel", str(pool.job()["id"]))
+
+    with pytest.raises(RuntimeError, match="is cancelled"):
+        pool.fit(epochs=4, at={2: cancel}).result()
+    out = tmp_path / "out"
+    number = str(pool.job()["id"])
+    answer = pool.run("fetch", number, "--out", str(out), "--data", str(pool.data))
+    assert answer.returncode == 0, answer.stderr
+    state = torch.load(out / "trained_state_dict.pt", weights_only=True)
+    make_model().load_state_dict(state, strict=True)
+
+
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 #include <list>
 
+#include "ravnest/server/turnstile.h"
 #include "tests/server/world.h"
 #include "tests/transport/tcp_client.h"
 
@@ -93,6 +94,35 @@ TEST_F(Hostile, TheServerEndsWhileEverybodyTalks) {
   EXPECT_NE(feed->ended(), "");
   start();
   EXPECT_NO_THROW(again(honest_).join());
+}
+
+TEST(Turnstile, NeitherOneMemberNorSeveralTakeAllPlaces) {
+  Turnstile turnstile(2, 3);
+  const Turnstile::Pass first(turnstile, "eve");
+  const Turnstile::Pass second(turnstile, "eve");
+  EXPECT_THROW(Turnstile::Pass(turnstile, "eve"), Error);
+  {
+    const Turnstile::Pass third(turnstile, "mallory");
+    EXPECT_THROW(Turnstile::Pass(turnstile, "carl"), Error);
+  }
+  EXPECT_NO_THROW(Turnstile::Pass(turnstile, "carl"));
+}
+
+TEST(Dashboard, SpeaksPlainHttpToItsOwnMachineAlone) {
+  const TemporaryFolder folder;
+  const auto serve = [&](const std::string& http, bool is_allowed) {
+    return refusal_of([&] {
+      const Server server({.listen = "127.0.0.1:0",
+                           .http = http,
+                           .allows_plain_http = is_allowed,
+                           .data = folder.path() / "server"});
+    });
+  };
+  for (const char* open : {"0.0.0.0:0", "[::]:0", "192.0.2.1:0"}) {
+    EXPECT_TRUE(has(serve(open, false), "--allow-plain-http")) << open;
+  }
+  EXPECT_EQ(serve("0.0.0.0:0", true), "");
+  EXPECT_EQ(serve("127.0.0.1:0", false), "");
 }
 
 }  // namespace

@@ -96,7 +96,14 @@ TEST_F(Members, AJobIsItsRequestersAlone) {
   EXPECT_TRUE(has(refusal_of([&] { box.client->ask(WantsCancel{job}); }), "This is not for a"));
   EXPECT_TRUE(has(refusal_of([&] { box.client->ask(WantsResults{job}); }), "This is not for a"));
   EXPECT_NO_THROW(owner().client->ask(WantsCancel{job}));
-  EXPECT_EQ(phase_of(box, job), "cancelled");
+  EXPECT_EQ(phase_of(rita, job), "cancelled");
+  for (const Person* stranger : {&carl, &box}) {
+    EXPECT_TRUE(has(refusal_of([&] { phase_of(*stranger, job); }), "a job of yours"));
+    const nlohmann::json seen = stranger->ask(WantsView{}).at("jobs").at(0);
+    EXPECT_EQ(seen.at("phase"), "cancelled");
+    EXPECT_EQ(seen.at("reason"), "");
+    EXPECT_EQ(seen.at("requester"), "");
+  }
   EXPECT_NO_THROW(rita.client->ask(WantsForget{job}));
 }
 

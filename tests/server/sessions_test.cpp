@@ -196,6 +196,69 @@ TEST_F(Sessions, WhatIsNoNameOfAFileIsNoCheckpoint) {
   }
 }
 
+// Holds the only stage of rita's job, and trains.
+class Checkpoints : public World {
+ protected:
+  Checkpoints() {
+    talk_->say(to_text(ProviderWord(IsReady{post_})));
+    talk_->hear<Begin>();
+  }
+  std::filesystem::path artifact(const std::string& text) const {
+    return data() / "artifacts" / hash_of(text);
+  }
+  void say_sent(std::int64_t version, const std::string& text) {
+    box_.client->upload(write_file(file(text), text));
+    talk_->say(to_text(ProviderWord(HasCheckpoint{post_, version, hash_of(text)})));
+  }
+  nlohmann::json restore_point() const { return rita_.ask(WantsJobView{job_}).at("restore_point"); }
+
+  const Person rita_ = requester("rita");
+  const Person box_ = provider("box");
+  const std::unique_ptr<Talk<ServerWord>> talk_ = box_.join();
+  const JobId job_ = submit(rita_);
+  const Hold hold_ = talk_->hear<Hold>();
+  const Post post_{hold_.assignment.seat, hold_.assignment.epoch};
+};
+
+TEST_F(Checkpoints, OnlyWhatIsAskedForIsKept) {
+  talk_->say(to_text(ProviderWord(HasKept{post_, {8, 10}})));
+  EXPECT_EQ(talk_->hear<Send>().version, 10);
+  say_sent(10, "ten");
+  ASSERT_TRUE(becomes([&] { return !restore_point().is_null(); }));
+  EXPECT_EQ(restore_point().at("version"), 10);
+  say_sent(8, "eight");
+  say_sent(99, "made up");
+  EXPECT_TRUE(becomes([&] {
+    return !std::filesystem::exists(artifact("eight")) &&
+           !std::filesystem::exists(artifact("made up"));
+  }));
+  EXPECT_TRUE(std::filesystem::exists(artifact("ten")));
+}
+
+TEST_F(Checkpoints, WhatAnotherSentIsNotDroppedByWhoCallsItItsOwn) {
+  rita_.client->upload(write_file(file("hers"), "hers"));
+  talk_->say(to_text(ProviderWord(HasCheckpoint{post_, 5, hash_of("hers")})));
+  say_sent(5, "refused");
+  EXPECT_TRUE(becomes([&] { return !std::filesystem::exists(artifact("refused")); }));
+  EXPECT_TRUE(std::filesystem::exists(artifact("hers")));
+}
+
+TEST_F(Checkpoints, AJobThatWasCancelledGivesItsRestorePoint) {
+  EXPECT_TRUE(has(refusal_of([&] { rita_.client->ask(WantsResults{job_}); }), "a restore point"));
+  talk_->say(to_text(ProviderWord(HasKept{post_, {10}})));
+  talk_->hear<Send>();
+  say_sent(10, "ten");
+  ASSERT_TRUE(becomes([&] { return !restore_point().is_null(); }));
+  rita_.client->ask(WantsCancel{job_});
+  const Results results = read_results(rita_.client->ask(WantsResults{job_}));
+  ASSERT_EQ(results.pieces.size(), 1U);
+  EXPECT_EQ(results.pieces[0].piece.artifact, hash_of("ten"));
+  EXPECT_FALSE(results.pieces[0].files.empty());
+  EXPECT_NO_THROW(rita_.client->download(hash_of("ten"), file("back")));
+  const Person carl = requester("carl");
+  EXPECT_NE(refusal_of([&] { carl.client->download(hash_of("ten"), file("stolen")); }), "");
+}
+
 // Two clusters may have the same file: what one sent is dropped when a newer restore point is
 // there.
 TEST_F(Sessions, ACheckpointThatWasDroppedMeanwhileIsPassedOver) {
