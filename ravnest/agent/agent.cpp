@@ -115,8 +115,7 @@ struct Agent::Impl {
                             return peer.is_relayed
                                        ? outward.address_for(peer.provider)
                                        : control::seen_from(options.server, peer.address);
-                          },
-                      .stop = ending.get_token()},
+                          }},
         client,
         KeeperHooks{.say = [this](const ProviderWord& word) { say(word); },
                     .post = [this](std::function<void()> task) { loop.post(std::move(task)); },
@@ -139,8 +138,10 @@ struct Agent::Impl {
       last = std::move(stream);
     }
     last.reset();
-    ending.request_stop();
-    on_loop([this] { slow.reset(); });
+    on_loop([this] {
+      keeper->give_up_files();
+      slow.reset();
+    });
     on_loop([this] {  // after what the last slow task has posted
       stop_measuring();
       keeper.reset();
@@ -376,7 +377,6 @@ struct Agent::Impl {
   Measurements measured;
   std::atomic<bool> is_gone = false;
   std::atomic<bool> is_leaving = false;
-  std::stop_source ending;
   Clock::time_point beat_at;
   Clock::time_point leave_by;
 

@@ -15,7 +15,7 @@ Cache::Cache(fs::path folder, std::int64_t most_bytes)
 }
 
 fs::path Cache::get(const control::Client& client, const coordinator::Hash& hash,
-                    const control::Client::Progress& progress) {
+                    const control::TransferOptions& transfer) {
   if (!coordinator::is_hash(hash)) {
     throw_invalid("[agent] expected the SHA-256 of a file, got something else.");
   }
@@ -23,15 +23,15 @@ fs::path Cache::get(const control::Client& client, const coordinator::Hash& hash
   if (fs::exists(path)) {
     fs::last_write_time(path, fs::file_time_type::clock::now());
   } else {
-    client.download(hash, path, progress);
+    client.download(hash, path, transfer);
     make_room();
   }
   return path;
 }
 
 void Cache::place(const control::Client& client, const coordinator::Hash& hash,
-                  const fs::path& target, const control::Client::Progress& progress) {
-  const fs::path source = get(client, hash, progress);
+                  const fs::path& target, const control::TransferOptions& transfer) {
+  const fs::path source = get(client, hash, transfer);
   // Nobody writes through the other name: a process that is closed in cannot change modes.
   fs::permissions(source, fs::perms::owner_read);
   std::error_code error;

@@ -16,10 +16,10 @@ class Cache {
 
   // Fetches it where it is not there, from where it was cut off. Throws as Client::download does.
   std::filesystem::path get(const control::Client& client, const coordinator::Hash& hash,
-                            const control::Client::Progress& progress = {});
+                            const control::TransferOptions& transfer = {});
   // `target` becomes the file, to be read alone: the same bytes on disk where the file system can.
   void place(const control::Client& client, const coordinator::Hash& hash,
-             const std::filesystem::path& target, const control::Client::Progress& progress = {});
+             const std::filesystem::path& target, const control::TransferOptions& transfer = {});
 
  private:
   void make_room() const;

@@ -10,6 +10,6 @@ namespace ravnest::control {
 // state dict; gives the cluster to fuse, the first of those that are kept. Throws as Client does.
 std::size_t fetch_results(const Client& client, coordinator::JobId job,
                           const std::filesystem::path& node_data,
-                          const Client::Progress& progress = {});
+                          const TransferOptions& options = {});
 
 }  // namespace ravnest::control
