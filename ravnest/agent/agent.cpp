@@ -115,7 +115,8 @@ struct Agent::Impl {
                             return peer.is_relayed
                                        ? outward.address_for(peer.provider)
                                        : control::seen_from(options.server, peer.address);
-                          }},
+                          },
+                      .cache_bytes = static_cast<std::int64_t>(1e9 * options.disk_gb)},
         client,
         KeeperHooks{.say = [this](const ProviderWord& word) { say(word); },
                     .post = [this](std::function<void()> task) { loop.post(std::move(task)); },

@@ -25,7 +25,7 @@ struct KeeperOptions {
   bool is_local = false;         // see AgentOptions
   Resolve resolve;
   std::chrono::milliseconds silence{4000};  // of that process: it hangs
-  std::int64_t cache_bytes = std::int64_t{20} << 30;
+  std::int64_t cache_bytes = 20'000'000'000;
 };
 
 // What the keeper asks of the loop that owns it.

@@ -79,6 +79,27 @@ TEST_F(CacheTest, OneThatIsLargerThanTheCacheIsStillThere) {
   EXPECT_TRUE(fs::exists(cache_.get(*boss_.client, hash)));
 }
 
+// A machine that lost its power may have the name on its disk, and other bytes.
+TEST_F(CacheTest, AFileThatAnEarlierRunLeftDamagedIsFetchedAnew) {
+  const auto hash = put("some bytes");
+  Cache(file("cache"), 1000).get(*boss_.client, hash);
+  write_file(file("cache") / hash, "other");
+  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash)), "some bytes");
+}
+
+TEST_F(CacheTest, ADiskThatIsNearlyFullTakesNothing) {
+  const auto hash = put("some bytes");
+  Cache cache(file("cache"), 1000, std::int64_t{1} << 60);
+  try {
+    cache.get(*boss_.client, hash);
+    ADD_FAILURE() << "it was fetched";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_TRUE(ravnest::has(error.what(), "free on the disk of")) << error.what();
+  }
+  EXPECT_FALSE(has(hash));
+}
+
 TEST_F(CacheTest, AFileThatIsPlacedStaysWhenItsCopyGoes) {
   const auto hash = put(std::string(400, 'a'));
   cache_.place(*boss_.client, hash, file("placed"));
