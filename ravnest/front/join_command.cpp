@@ -104,6 +104,9 @@ void join(const JoinFlags& flags) {
       agent.keep_checkpoint();
       continue;
     }
+    if (is_leaving && signal == SIGHUP) {
+      continue;  // a terminal that is closed may say so twice
+    }
     if (is_leaving) {
       screen.tell("left at once");
       std::_Exit(130);

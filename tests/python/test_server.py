@@ -196,13 +196,18 @@ def test_pause_hands_the_stage_over_and_resume_lends_again(pool, as_owner):
     check_trained(pool.fit(epochs=12, at=at))
 
 
-def test_ctrl_c_of_a_provider_hands_over(pool):
+@pytest.mark.parametrize("how", ["SIGINT", "SIGHUP"])  # Ctrl-C; a terminal that is closed
+def test_ctrl_c_of_a_provider_hands_over(pool, how):
     pool.lend(4)
     names = []
 
     def interrupt() -> None:
         names.append(pool.holder(0))
-        pool.boxes[names[0]].popen.send_signal(signal.SIGINT)
+        box = pool.boxes[names[0]]
+        box.popen.send_signal(signal.Signals[how])
+        if how == "SIGHUP":  # once by the shell, once by the system
+            wait_until(lambda: "hands its stage over" in box.said(), "it hands over")
+            box.popen.send_signal(signal.SIGHUP)
 
     def look() -> None:
         box = pool.boxes[names[0]]
