@@ -335,6 +335,16 @@ def test_ctrl_c_of_the_requester_cancels_its_job(pool):
     pool.wait_for_free(*boxes)
 
 
+def test_ctrl_c_says_how_to_get_what_was_learned(pool):
+    pool.lend(3)
+    with requester_process(pool, checkpoint_every=4) as script:
+        wait_until(lambda: pool.job()["restore_point"], "a restore point")
+        script.send_signal(signal.SIGINT)
+        _, said = script.communicate(timeout=30)
+    fetch = f"ravnest fetch {pool.job()['id']} --server {pool.address}"
+    assert f"`{fetch}` brings its last checkpoint" in said
+
+
 def test_a_server_that_cannot_start_leaves_nothing_behind(pool, tmp_path):
     data = tmp_path / "new" / "server"
     words = ("serve", "--http", "", "--data")
