@@ -13,7 +13,11 @@ import threading
 
 import pytest
 import torch
+from local_cluster import Cluster, free_ports
 from local_server import BATCHES, PATIENCE, check_trained, make_model, make_tensors, wait_until
+from test_node import Task
+
+import ravnest
 
 
 def test_fit_trains_on_those_who_joined_and_they_stay_for_the_next(pool):
@@ -46,6 +50,35 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
         assert answer.returncode == 0, answer.stderr
         state = torch.load(out / "trained_state_dict.pt", weights_only=True)
         make_model().load_state_dict(state, strict=True)
+
+
+def test_scripts_train_on_the_machines_that_are_lent(pool, tmp_path):
+    """While they are: the ports of the agents are not those of the scripts."""
+    pool.lend(2)
+    data = tmp_path / "node_data"
+    data.mkdir()
+    nodes = data / "node_configs.json"
+    wait_until(lambda: len(pool.links()) > 0, "they listen, to be measured")
+    pool.ask("pool", "--write", str(nodes), "--port", str(free_pair()))
+    task = Task("mlp")
+    example = (task.data.tensors[0][: task.batch],)
+    made = ravnest.clusterize(task.model, example, nodes=nodes, out=data, verbose=False)
+    names = [f"node_{stage['node']}" for each in made.clusters for stage in each["stages"]]
+    params = {"optimizer": torch.optim.Adam, "criterion": task.loss, "labels": task.loader}
+    cluster = Cluster(tmp_path, names, **params)
+    cluster.train(task.loader)
+    assert not cluster.errors
+    assert len(cluster.losses()) == len(task.loader())
+
+
+def free_pair() -> int:
+    """The first of two ports that follow each other."""
+    while True:
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            (port,) = free_ports(1)
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def test_providers_measure_the_links_between_them(pool):
