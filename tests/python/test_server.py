@@ -404,6 +404,16 @@ def test_the_doctor_finds_nothing_wrong_with_a_provider(pool):
     assert len(findings(answer)) == 9
 
 
+def test_the_doctor_looks_at_the_server_before_joining(pool, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAVNEST_HOME", str(tmp_path))
+    answer = pool.run("doctor", pool.address, "--token", pool.token)
+    assert answer.returncode == 0, answer.stdout
+    said = findings(answer)
+    assert (said["clock"], said["version"], said["link"]) == ("ok", "ok", "ok")
+    assert set(said.values()) <= {"ok", "poor"}
+
+
 def test_the_doctor_says_what_is_wrong(pool, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAVNEST_HOME", str(tmp_path))
