@@ -23,6 +23,7 @@ from ravnest.utils import model_fusion
 _LOOK = 1.0  # seconds between two looks at what the providers do
 TICK = 200  # milliseconds in C++ before Python looks for Ctrl-C and shows how it goes
 _SUBMIT = 30.0  # seconds for a server that is lost while it is asked to come back
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds until it is asked again
 _OVER = ("done", "failed", "cancelled")
 
 
@@ -54,8 +55,13 @@ class Place:
 
     def leave(self, job: "Job") -> str:
         """What becomes of a job that is cut off by its user; in a sentence."""
+        has_checkpoint = job.has_checkpoint()
         job.cancel()
-        return f"job {job.number} is cancelled"
+        said = f"job {job.number} is cancelled"
+        if has_checkpoint:
+            fetch = f"ravnest fetch {job.number} --server {self.server}"
+            said += f"; `{fetch}` brings its last checkpoint"
+        return said
 
     @contextlib.contextmanager
     def results(self) -> Iterator[Path]:
@@ -128,6 +134,7 @@ class Job:
         """By its key the server knows a job that it was asked for before it was lost."""
         key = uuid.uuid4().hex
         deadline = time.monotonic() + _SUBMIT
+        pause = _FIRST_PAUSE
         with tempfile.TemporaryDirectory(prefix="ravnest-fit-") as folder:
             path = os.path.join(folder, "program.pt2")
             program.save(path)
@@ -137,7 +144,8 @@ class Job:
                 except _C.Error:
                     if time.monotonic() > deadline:
                         raise
-                time.sleep(TICK / 1000)
+                self._over.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _has_feeds(self, timeout: int) -> bool:
         """Whether every cluster of the plan trains: those that begin together average together."""
@@ -246,6 +254,10 @@ class Job:
     def is_over(self) -> bool:
         standing = self._job.standing()
         return standing is not None and standing["phase"] in _OVER
+
+    def has_checkpoint(self) -> bool:
+        standing = self._job.standing()
+        return standing is not None and standing["restored_cluster"] != 0
 
     def wait_until_kept(self, seconds: float) -> None:
         """Until the restore point has all that was dealt out, or it takes too long."""

@@ -117,7 +117,7 @@ struct Agent::Impl {
                                        ? outward.address_for(peer.provider)
                                        : control::seen_from(options.server, peer.address);
                           },
-                      .stop = ending.get_token()},
+                      .cache_bytes = static_cast<std::int64_t>(1e9 * options.disk_gb)},
         client,
         KeeperHooks{.say = [this](const ProviderWord& word) { say(word); },
                     .post = [this](std::function<void()> task) { loop.post(std::move(task)); },
@@ -140,8 +140,10 @@ struct Agent::Impl {
       last = std::move(stream);
     }
     last.reset();
-    ending.request_stop();
-    on_loop([this] { slow.reset(); });
+    on_loop([this] {
+      keeper->give_up_files();
+      slow.reset();
+    });
     on_loop([this] {  // after what the last slow task has posted
       stop_measuring();
       keeper.reset();
@@ -378,7 +380,6 @@ struct Agent::Impl {
   Measurements measured;
   std::atomic<bool> is_gone = false;
   std::atomic<bool> is_leaving = false;
-  std::stop_source ending;
   Clock::time_point beat_at;
   Clock::time_point leave_by;
 

@@ -20,8 +20,9 @@ struct AgentOptions {
   std::optional<std::string> token;  // to enrol with; not needed again where `data` has an identity
   std::optional<double> ram_gb;      // at most so much of the memory is lent
   std::optional<std::int64_t> threads;
-  std::string host;  // where others reach this machine; empty: as the server sees it
-  int port = 0;      // 0: a free one
+  double disk_gb = 20.0;  // at most so much of fetched files is kept
+  std::string host;       // where others reach this machine; empty: as the server sees it
+  int port = 0;           // 0: a free one
   // The server is of the user's own program on this machine, and so is what it trains: nothing is
   // measured, encrypted or closed in.
   bool is_local = false;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <utility>
 
 #include "ravnest/agent/process.h"
@@ -81,12 +82,13 @@ struct Keeper::Stage {
   std::optional<Report> report;  // the newest, until it is told
   struct Unsent {
     fs::path file;
-    std::function<void(const Hash&)> then;  // for the stage that is held
+    std::function<void(const std::optional<Hash>&)> then;  // nothing: it cannot be sent
   };
   std::deque<Unsent> unsent;                     // files, one after the other
   std::map<std::int64_t, fs::path> checkpoints;  // by version: the server may ask for one
   std::int64_t asked = -1;                       // that it has asked for; -1: none
   bool is_sending = false;
+  std::stop_source given_up;  // once nobody wants what is on its way of its files
 
   Post post() const { return {assignment.seat, assignment.epoch}; }
 };
@@ -164,13 +166,13 @@ void Keeper::prepare(std::shared_ptr<Stage> stage) {
                              {.folder = fs::absolute(folder),
                               .self = stage->self,
                               .resolve = options_.resolve,
-                              .progress = stop_when_told()});
+                              .transfer = transfer(*stage, "fetch its files")});
     } catch (const std::exception& failed) {
       error = failed.what();
     }
     hooks_.post([this, stage, place = std::move(place), error] {
-      if (stage != stage_) {
-        return;  // another place is held by now
+      if (stage->given_up.stop_requested()) {
+        return;
       }
       if (!place) {
         fail(stage, error, false, false);
@@ -371,25 +373,31 @@ void Keeper::send(const Post& post, std::int64_t version) {
   if (std::exchange(stage_->asked, version) == version) {
     return;  // it is on its way
   }
-  send_file(stage_, found->second, [this, version](const Hash& hash) {
+  send_file(stage_, found->second, [this, version](const std::optional<Hash>& hash) {
     if (stage_->checkpoints.contains(version)) {
       drop_checkpoint(version);
     }
-    hooks_.say(HasCheckpoint{stage_->post(), version, hash});
+    if (hash) {
+      hooks_.say(HasCheckpoint{stage_->post(), version, *hash});
+    } else {
+      tell_checkpoints();
+    }
   });
 }
 
 void Keeper::send_result(const std::shared_ptr<Stage>& stage) {
   const fs::path file = package::trained_file(stage->place->folder, stage->place->node);
-  send_file(stage, file, [this](const Hash& hash) {
-    stage_->line = "has trained";
-    tell_report();  // the last
-    hooks_.say(HasResult{stage_->post(), hash});
+  send_file(stage, file, [this](const std::optional<Hash>& hash) {
+    if (hash) {
+      stage_->line = "has trained";
+      tell_report();  // the last
+      hooks_.say(HasResult{stage_->post(), *hash});
+    }
   });
 }
 
 void Keeper::send_file(const std::shared_ptr<Stage>& stage, const fs::path& file,
-                       std::function<void(const Hash&)> then) {
+                       std::function<void(const std::optional<Hash>&)> then) {
   auto& unsent = stage->unsent;
   std::erase_if(unsent, [&](const Stage::Unsent& each) { return each.file == file; });
   unsent.push_back({file, std::move(then)});
@@ -404,41 +412,35 @@ void Keeper::send_next(const std::shared_ptr<Stage>& stage) {
   const Stage::Unsent next = std::move(stage->unsent.front());
   stage->unsent.pop_front();
   hooks_.post_slow([this, stage, next] {
+    const std::string name = next.file.filename().string();
     std::optional<Hash> hash;
     std::string reason;
     try {
-      hash = client_->upload(next.file, stop_when_told());
+      hash = client_->upload(next.file, transfer(*stage, concat("send ", name)));
     } catch (const std::exception& error) {
       reason = error.what();
     }
-    hooks_.post([this, stage, next, hash, reason] {
+    hooks_.post([this, stage, next, name, hash, reason] {
+      if (stage->given_up.stop_requested()) {
+        return;
+      }
       stage->is_sending = false;
-      if (stage != stage_) {
-        return;
+      if (!hash) {
+        hooks_.tell(concat("could not send ", name, ": ", reason));
       }
-      if (hash) {
-        next.then(*hash);
-        send_next(stage);
-        return;
-      }
-      hooks_.tell(concat("could not send ", next.file.filename().string(), ": ", reason));
-      std::error_code ignored;
-      if (fs::exists(next.file, ignored)) {  // the server may be away for a while
-        stage->unsent.push_front(next);
-      } else if (stage->asked >= 0 && stage->checkpoints.at(stage->asked) == next.file) {
-        drop_checkpoint(stage->asked);
-        tell_checkpoints();
-      }
+      next.then(hash);
+      send_next(stage);
     });
   });
 }
 
-control::Client::Progress Keeper::stop_when_told() const {
-  return [stop = options_.stop](std::int64_t, std::int64_t) {
-    if (stop.stop_requested()) {
-      throw Error(ErrorKind::kIo, "[agent] it leaves, and what was on its way is left.");
-    }
-  };
+// For as long as the stage is held: a server that is away is waited for.
+control::TransferOptions Keeper::transfer(const Stage& stage, const std::string& what) const {
+  return {.progress = {},
+          .stop = stage.given_up.get_token(),
+          .on_lost = [this, what](const Error& error) {
+            hooks_.tell(concat("could not ", what, ": ", error.what(), " It is tried again."));
+          }};
 }
 
 void Keeper::on_end(const std::shared_ptr<Stage>& stage, ChildEnd end) {
@@ -494,7 +496,14 @@ void Keeper::drop(JobId job) {
   stage_.reset();
 }
 
+void Keeper::give_up_files() {
+  if (stage_) {
+    stage_->given_up.request_stop();
+  }
+}
+
 void Keeper::stop(bool keeps) {
+  give_up_files();
   if (!stage_ || !stage_->child) {
     return;
   }
@@ -552,7 +561,6 @@ void Keeper::tick() {
     stage_->child->let_speak();
   }
   tell_report();
-  send_next(stage_);
 }
 
 }  // namespace ravnest::agent

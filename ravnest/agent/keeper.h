@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 
 #include "ravnest/agent/cache.h"
@@ -26,8 +25,7 @@ struct KeeperOptions {
   bool is_local = false;         // see AgentOptions
   Resolve resolve;
   std::chrono::milliseconds silence{4000};  // of that process: it hangs
-  std::int64_t cache_bytes = std::int64_t{20} << 30;
-  std::stop_token stop;  // files on their way are not waited for
+  std::int64_t cache_bytes = 20'000'000'000;
 };
 
 // What the keeper asks of the loop that owns it.
@@ -51,6 +49,8 @@ class Keeper {
   void keep(const coordinator::Post& post);
   void send(const coordinator::Post& post, std::int64_t version);
   void drop(coordinator::JobId job);
+  // Files on their way are not waited for any more: its owner ends.
+  void give_up_files();
   // Without being told.
   void keep_checkpoint();
   // Again and again: a child that hangs is found.
@@ -75,9 +75,9 @@ class Keeper {
   void tell_checkpoints();
   void send_result(const std::shared_ptr<Stage>& stage);
   void send_file(const std::shared_ptr<Stage>& stage, const std::filesystem::path& file,
-                 std::function<void(const coordinator::Hash&)> then);
+                 std::function<void(const std::optional<coordinator::Hash>&)> then);
   void send_next(const std::shared_ptr<Stage>& stage);
-  control::Client::Progress stop_when_told() const;
+  control::TransferOptions transfer(const Stage& stage, const std::string& what) const;
   void fail(const std::shared_ptr<Stage>& stage, const std::string& reason, bool is_memory,
             bool is_final);
   std::vector<std::string> command(const Stage& stage, const Workplace& place) const;

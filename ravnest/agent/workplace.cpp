@@ -35,7 +35,7 @@ void write_members(const Assignment& assignment, const fs::path& path) {
 // The weights that the assignment says, as a checkpoint to go on from.
 void place_weights(const Assignment& assignment, const control::Client& client, Cache& cache,
                    const std::optional<fs::path>& kept, const Workplace& place,
-                   const control::Client::Progress& progress) {
+                   const control::TransferOptions& transfer) {
   if (assignment.origin == Origin::kKept) {
     if (!kept) {
       throw_invalid("[agent] expected weights that were kept, got none.");
@@ -50,13 +50,13 @@ void place_weights(const Assignment& assignment, const control::Client& client, 
       const bool is_same =
           piece.first_op == assignment.stage.first_op && piece.last_op == assignment.stage.last_op;
       if (is_same && assignment.restore->plan == place.node.plan) {
-        fs::copy_file(cache.get(client, piece.artifact, progress), place.checkpoint());
+        fs::copy_file(cache.get(client, piece.artifact, transfer), place.checkpoint());
         return;
       }
       const bool is_needed =
           piece.first_op <= assignment.stage.last_op && piece.last_op >= assignment.stage.first_op;
       if (is_needed) {
-        pieces.push_back(cache.get(client, piece.artifact, progress));
+        pieces.push_back(cache.get(client, piece.artifact, transfer));
       }
     }
     const auto program = package::read_stage(place.folder, place.node).program;
@@ -82,7 +82,7 @@ Workplace make_workplace(const Assignment& assignment, const control::Client& cl
   }
   Workplace place{.folder = options.folder};
   place.node = with_machines(
-      package::read_place(cache.get(client, node_file->hash, options.progress), options.folder),
+      package::read_place(cache.get(client, node_file->hash, options.transfer), options.folder),
       assignment, options.self, options.resolve);
   const fs::path folder = package::stage_folder(options.folder, place.node);
   fs::create_directories(folder);
@@ -92,15 +92,15 @@ Workplace make_workplace(const Assignment& assignment, const control::Client& cl
       continue;
     }
     check_name(file.name);
-    cache.place(client, file.hash, folder / file.name, options.progress);
+    cache.place(client, file.hash, folder / file.name, options.transfer);
     if (file.name.ends_with(".json")) {
       package::set_cluster(folder / file.name, rank);
     }
   }
-  cache.place(client, assignment.stage.sub_model, folder / kSubModel, options.progress);
+  cache.place(client, assignment.stage.sub_model, folder / kSubModel, options.transfer);
   package::write_machine(place.node, options.folder);
   write_members(assignment, options.folder / "members.json");
-  place_weights(assignment, client, cache, kept, place, options.progress);
+  place_weights(assignment, client, cache, kept, place, options.transfer);
   return place;
 }
 

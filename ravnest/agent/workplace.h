@@ -27,7 +27,7 @@ struct WorkplaceOptions {
   std::filesystem::path folder;  // is made anew
   std::string self;              // where this machine listens
   Resolve resolve;
-  control::Client::Progress progress;
+  control::TransferOptions transfer;
 };
 
 // Fetches what is not here, and writes the rest. Weights as the assignment's origin says: `kept` is

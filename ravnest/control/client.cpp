@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <random>
 #include <utility>
 
 #include "ravnest/base/error.h"
 #include "ravnest/base/fault_point.h"
+#include "ravnest/base/table.h"
 #include "ravnest/control/part_file.h"
 #include "ravnest/control/pipe_call.h"
 #include "ravnest/control/stream.h"
@@ -28,6 +32,8 @@ constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 constexpr const char* kGet = "/ravnest.control.Files/Get";
 constexpr std::uint64_t kProbeBytes = std::uint64_t{8} << 20;
 constexpr std::chrono::seconds kShortCall{10};
+constexpr Milliseconds kFirstPause{200};
+constexpr Milliseconds kLongestPause{2000};
 
 std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
                                               const trust::Identity& identity) {
@@ -63,6 +69,48 @@ class OpenStream final : public Stream {
   std::unique_ptr<StreamCall> call_;
 };
 
+void check_wanted(const std::stop_token& stop) {
+  if (stop.stop_requested()) {
+    throw Error(ErrorKind::kIo, "[control] what was on its way was given up.");
+  }
+}
+
+void wait(Milliseconds pause, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any nothing;
+  nothing.wait_for(lock, stop, pause, [] { return false; });
+}
+
+// One try after the other, as the options say.
+void persist(const TransferOptions& options, const std::function<void()>& attempt) {
+  std::minstd_rand random{std::random_device{}()};
+  std::uniform_real_distribution<double> jitter(0.5, 1.0);
+  bool is_told = false;
+  for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    try {
+      return attempt();
+    } catch (const Error& error) {
+      check_wanted(options.stop);
+      if (!options.on_lost || error.kind() == ErrorKind::kIo) {
+        throw;
+      }
+      if (!std::exchange(is_told, true)) {
+        options.on_lost(error);
+      }
+    }
+    wait(std::chrono::duration_cast<Milliseconds>(pause * jitter(random)), options.stop);
+    check_wanted(options.stop);
+  }
+}
+
+void tell(const TransferOptions& options, std::uint64_t done, std::uint64_t size) {
+  check_wanted(options.stop);
+  if (options.progress) {
+    options.progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(size));
+  }
+}
+
 // Read, and never mapped: a file that its writer cuts short would end this process.
 class SentFile {
  public:
@@ -96,10 +144,11 @@ class SentFile {
     }
   }
 
-  Hash hash() const {
+  Hash hash(const std::stop_token& stop) const {
     trust::Sha256 hash;
     std::string part;
     for (std::uint64_t offset = 0; offset < size_; offset += part.size()) {
+      check_wanted(stop);
       read(offset, part);
       hash.add(part);
     }
@@ -136,6 +185,74 @@ struct Client::Impl {
             files_channel.get(),
             ::grpc::internal::RpcMethod(kGet, ::grpc::internal::RpcMethod::SERVER_STREAMING),
             context, name));
+  }
+
+  // What the server does not have yet of a file.
+  void send(const SentFile& source, const Hash& hash, const TransferOptions& options) const {
+    FileName name;
+    name.set_hash(hash);
+    name.set_size(source.size());
+    const std::uint64_t there = find(name, options.stop);
+    if (there == source.size() && source.size() > 0) {
+      return;
+    }
+    ::grpc::ClientContext context;
+    const std::stop_callback cancel(options.stop, [&] { context.TryCancel(); });
+    FileSize reply;
+    const auto writer = files->Put(&context, &reply);
+    std::uint64_t offset = there;
+    FilePart part;
+    *part.mutable_name() = name;
+    part.mutable_name()->set_offset(offset);
+    do {  // an empty file has a part, too
+      source.read(offset, *part.mutable_payload());
+      if (!writer->Write(part)) {
+        break;
+      }
+      part.clear_name();
+      offset += part.payload().size();
+      fault_point("upload");
+      tell(options, offset, source.size());
+    } while (offset < source.size());
+    writer->WritesDone();
+    const ::grpc::Status status = writer->Finish();
+    if (status.error_code() == ::grpc::StatusCode::INVALID_ARGUMENT) {  // though it was asked first
+      throw Error(ErrorKind::kPeerLost, concat("[control] the server at ", server,
+                                               " has had more of a file from an earlier try: ",
+                                               printable(status.error_message())));
+    }
+    check(status);
+  }
+
+  std::uint64_t find(const FileName& name, const std::stop_token& stop) const {
+    ::grpc::ClientContext context;
+    const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
+    context.set_deadline(std::chrono::system_clock::now() + kShortCall);
+    FileSize there;
+    check(files->Find(&context, name, &there));
+    return there.nbytes();
+  }
+
+  // What is not here yet of a file.
+  void fetch(const Hash& hash, PartFile& file, const TransferOptions& options) const {
+    ::grpc::ClientContext context;
+    const std::stop_callback cancel(options.stop, [&] { context.TryCancel(); });
+    FileName name;
+    name.set_hash(hash);
+    name.set_offset(file.nbytes());
+    const auto reader = get(&context, name);
+    auto buffer = std::make_unique<::grpc::ByteBuffer>();
+    while (reader->Read(buffer.get())) {
+      ReceivedPart part = read_part(std::exchange(buffer, std::make_unique<::grpc::ByteBuffer>()));
+      const std::uint64_t size = part.file_size;
+      file.add(std::move(part));
+      tell(options, file.nbytes(), size);
+    }
+    const ::grpc::Status status = reader->Finish();
+    if (status.error_code() == ::grpc::StatusCode::INVALID_ARGUMENT) {
+      fs::remove(file.path());  // whatever it is, it is no part of that file
+    }
+    check(status);
   }
 
   const std::string server;
@@ -189,79 +306,26 @@ std::unique_ptr<relay::Pipe> Client::answer(std::int64_t call, relay::PipeEvents
   return std::make_unique<PipeCall>(*impl_->relay, first, std::move(events));
 }
 
-Hash Client::upload(const fs::path& file, const Progress& progress) const {
+Hash Client::upload(const fs::path& file, const TransferOptions& options) const {
   const SentFile source(file);
-  Hash hash = source.hash();
-  FileSize there;
-  {
-    ::grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kShortCall);
-    FileName name;
-    name.set_hash(hash);
-    name.set_size(source.size());
-    impl_->check(impl_->files->Find(&context, name, &there));
-  }
-  if (there.nbytes() == source.size() && source.size() > 0) {
-    return hash;
-  }
-  ::grpc::ClientContext context;
-  FileSize reply;
-  const auto writer = impl_->files->Put(&context, &reply);
-  std::uint64_t offset = there.nbytes();
-  FilePart part;
-  part.mutable_name()->set_hash(hash);
-  part.mutable_name()->set_size(source.size());
-  part.mutable_name()->set_offset(offset);
-  do {  // an empty file has a part, too
-    source.read(offset, *part.mutable_payload());
-    if (!writer->Write(part)) {
-      break;
-    }
-    part.clear_name();
-    offset += part.payload().size();
-    fault_point("upload");
-    if (progress) {
-      progress(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(source.size()));
-    }
-  } while (offset < source.size());
-  writer->WritesDone();
-  impl_->check(writer->Finish());
+  Hash hash = source.hash(options.stop);
+  persist(options, [&] { impl_->send(source, hash, options); });
   return hash;
 }
 
-void Client::download(const Hash& hash, const fs::path& file, const Progress& progress) const {
+void Client::download(const Hash& hash, const fs::path& file,
+                      const TransferOptions& options) const {
   if (fs::exists(file)) {
     return;
   }
-  const fs::path path = file.string() + ".part";
-  PartFile part_file(path);
-  ::grpc::ClientContext context;
-  FileName name;
-  name.set_hash(hash);
-  name.set_offset(part_file.nbytes_before());
-  const auto reader = impl_->get(&context, name);
-  std::uint64_t done = name.offset();
-  auto buffer = std::make_unique<::grpc::ByteBuffer>();
-  while (reader->Read(buffer.get())) {
-    ReceivedPart part = read_part(std::exchange(buffer, std::make_unique<::grpc::ByteBuffer>()));
-    const std::uint64_t size = part.file_size;
-    done += part.nbytes;
-    part_file.add(std::move(part));
-    if (progress) {
-      progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(size));
-    }
-  }
-  const ::grpc::Status status = reader->Finish();
-  if (status.error_code() == ::grpc::StatusCode::INVALID_ARGUMENT) {
-    fs::remove(path);  // whatever it is, it is no part of that file
-  }
-  impl_->check(status);
+  PartFile part_file(file.string() + ".part");
+  persist(options, [&] { impl_->fetch(hash, part_file, options); });
   if (trust::to_hex(part_file.finish()) != hash) {
-    fs::remove(path);
-    throw Error(ErrorKind::kPeerLost, concat("[control] the server at ", impl_->server,
-                                             " gave another file than ", hash.substr(0, 12), "…"));
+    fs::remove(part_file.path());
+    throw Error(ErrorKind::kIo, concat("[control] the server at ", impl_->server,
+                                       " gave another file than ", hash.substr(0, 12), "…"));
   }
-  fs::rename(path, file);
+  fs::rename(part_file.path(), file);
 }
 
 Client::LinkSpeed Client::measure(Milliseconds patience) const {

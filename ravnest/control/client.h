@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
+#include "ravnest/base/error.h"
 #include "ravnest/coordinator/words.h"
 #include "ravnest/relay/pipe.h"
 #include "ravnest/trust/identity.h"
@@ -29,6 +31,17 @@ class Stream {
   virtual ~Stream() = default;
   // Queued, in order; passed over once the stream has ended. Any thread.
   virtual void say(std::string text) = 0;
+};
+
+// How a file goes to the server, or comes from it.
+struct TransferOptions {
+  // Told of every part; what it throws ends the transfer, which goes on from there the next time.
+  std::function<void(std::int64_t done, std::int64_t size)> progress;
+  // Ends it at once, with an Error(kIo), wherever it stands.
+  std::stop_token stop;
+  // Told the first time that the server is not there: then it is tried again, less and less often,
+  // and goes on from where it was. Empty: that is thrown.
+  std::function<void(const Error& error)> on_lost;
 };
 
 // A member's connection to its server, made when it is first needed. Any thread.
@@ -55,14 +68,13 @@ class Client {
   std::unique_ptr<relay::Pipe> call(const std::string& member, relay::PipeEvents events) const;
   std::unique_ptr<relay::Pipe> answer(std::int64_t call, relay::PipeEvents events) const;
 
-  // Told of every part; what it throws ends the transfer, which goes on from there the next time.
-  using Progress = std::function<void(std::int64_t done, std::int64_t size)>;
   // Gives the file's SHA-256, by which it is called from then on. Throws Error(kIo) where the file
   // cannot be read, or is cut short meanwhile.
-  coordinator::Hash upload(const std::filesystem::path& file, const Progress& progress = {}) const;
+  coordinator::Hash upload(const std::filesystem::path& file,
+                           const TransferOptions& options = {}) const;
   // `file` appears when it is whole and of the right hash; what has come so far is beside it.
   void download(const coordinator::Hash& hash, const std::filesystem::path& file,
-                const Progress& progress = {}) const;
+                const TransferOptions& options = {}) const;
 
   struct LinkSpeed {
     double mbps = 0.0;

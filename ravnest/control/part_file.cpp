@@ -32,8 +32,8 @@ PartFile::PartFile(const std::filesystem::path& path) : path_(path) {
   if (descriptor_ < 0) {
     throw_io(path_);
   }
-  nbytes_before_ = std::filesystem::file_size(path_);
-  if (nbytes_before_ > 0) {
+  nbytes_ = std::filesystem::file_size(path_);
+  if (nbytes_ > 0) {
     hash_.add(Bytes::map_file(path_).view());
   }
   thread_ = std::thread([this] { run(); });
@@ -50,6 +50,7 @@ void PartFile::add(ReceivedPart part) {
   if (error_) {
     std::rethrow_exception(error_);
   }
+  nbytes_ += part.nbytes;
   parts_.push_back(std::move(part));
   changed_.notify_all();
 }

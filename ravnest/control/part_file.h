@@ -24,8 +24,9 @@ class PartFile {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  // That were there at the start.
-  std::uint64_t nbytes_before() const { return nbytes_before_; }
+  const std::filesystem::path& path() const { return path_; }
+  // With those that are still on their way to the disk.
+  std::uint64_t nbytes() const { return nbytes_; }
   // Waits where too many are on their way.
   void add(ReceivedPart part);
   // After the last: the SHA-256 of the whole file.
@@ -38,8 +39,8 @@ class PartFile {
 
   const std::filesystem::path path_;
   int descriptor_ = -1;
-  std::uint64_t nbytes_before_ = 0;
-  trust::Sha256 hash_;  // the thread's, until it has ended
+  std::uint64_t nbytes_ = 0;  // of who adds
+  trust::Sha256 hash_;        // the thread's, until it has ended
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

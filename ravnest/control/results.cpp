@@ -77,13 +77,13 @@ void number(package::NodeConfig& node, std::size_t cluster) {
 }  // namespace
 
 std::size_t fetch_results(const Client& client, coordinator::JobId job, const fs::path& node_data,
-                          const Client::Progress& progress) {
+                          const TransferOptions& options) {
   const auto results = coordinator::read_results(client.ask(coordinator::WantsResults{.job = job}));
   fs::create_directories(node_data / "fetched");
   std::set<std::size_t> clusters;
   for (const coordinator::ResultPiece& each : results.pieces) {
     const fs::path weights = node_data / "fetched" / each.piece.artifact;
-    client.download(each.piece.artifact, weights, progress);
+    client.download(each.piece.artifact, weights, options);
     const package::StoredTensors stored = package::read_safetensors(weights);
     const bool is_checkpoint =
         !stored.metadata.contains("cluster") && stored.metadata.contains("passes");
@@ -91,7 +91,7 @@ std::size_t fetch_results(const Client& client, coordinator::JobId job, const fs
     clusters.insert(cluster);
     const auto get = [&](const coordinator::File& file) {
       fs::path path = node_data / "fetched" / file.hash;
-      client.download(file.hash, path, progress);
+      client.download(file.hash, path, options);
       return path;
     };
     std::optional<package::NodeConfig> node;

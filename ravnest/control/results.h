@@ -11,6 +11,6 @@ namespace ravnest::control {
 // fuse, the first of those that are kept. Throws as Client does.
 std::size_t fetch_results(const Client& client, coordinator::JobId job,
                           const std::filesystem::path& node_data,
-                          const Client::Progress& progress = {});
+                          const TransferOptions& options = {});
 
 }  // namespace ravnest::control

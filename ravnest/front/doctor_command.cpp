@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "ravnest/agent/child.h"
 #include "ravnest/agent/machine.h"
@@ -18,6 +19,7 @@
 #include "ravnest/front/findings.h"
 #include "ravnest/front/owner.h"
 #include "ravnest/relay/socket.h"
+#include "ravnest/transport/grpc/enrolment_client.h"
 #include "ravnest/transport/grpc/pinned_authority.h"
 #include "ravnest/trust/token.h"
 
@@ -124,9 +126,10 @@ class Doctor {
     if (!is_there_) {
       return unknown("nobody answers");
     }
+    std::optional<trust::Certificate> authority;
     try {
-      const auto authority = transport::fetch_authority(flags_.server, fingerprint(), kAnswerTime);
-      clock_ = judge_validity(authority.validity(), std::chrono::system_clock::now());
+      authority = transport::fetch_authority(flags_.server, fingerprint(), kAnswerTime);
+      clock_ = judge_validity(authority->validity(), std::chrono::system_clock::now());
       if (clock_->kind == Finding::Kind::kWrong) {
         identity_.reset();
         return unknown("it speaks TLS; without the right time nobody can say more");
@@ -141,11 +144,13 @@ class Doctor {
       identity_.reset();
       throw;
     }
+    greeting_ = transport::greet(flags_.server, *authority, kAnswerTime);
     if (!identity_) {
       return ok("a server of ravnest, and the one that the token is of");
     }
-    client_ = std::make_unique<control::Client>(flags_.server, *identity_);
-    time_ = Json::parse(client_->ask(coordinator::WantsTime{}));
+    auto client = std::make_unique<control::Client>(flags_.server, *identity_);
+    client->ask(coordinator::WantsTime{});
+    client_ = std::move(client);
     return ok("a server of ravnest, of the same authority, and it knows this member");
   }
 
@@ -156,25 +161,25 @@ class Doctor {
   }
 
   Finding clock() {
-    if (time_.is_null()) {
+    if (!greeting_) {
       return clock_ && clock_->kind == Finding::Kind::kWrong ? *clock_ : not_asked();
     }
     const std::int64_t here = std::chrono::duration_cast<std::chrono::seconds>(
                                   std::chrono::system_clock::now().time_since_epoch())
                                   .count();
-    return judge_clock(here, time_.at("seconds").get<std::int64_t>());
+    return judge_clock(here, greeting_->seconds);
   }
 
   Finding program() {
-    if (time_.is_null()) {
-      return not_asked();
-    }
-    return judge_version(version(), time_.at("program").get<std::string>());
+    return greeting_ ? judge_version(version(), greeting_->program) : not_asked();
   }
 
   Finding link() {
-    if (time_.is_null()) {
+    if (!greeting_) {
       return not_asked();
+    }
+    if (!client_) {
+      return judge_distance(greeting_->latency_ms);
     }
     const auto speed = client_->measure(kLinkTime);
     return judge_link(speed.mbps, speed.latency_ms);
@@ -192,7 +197,7 @@ class Doctor {
 
   // This provider, if it has joined.
   std::optional<Json> seen_by_server() const {
-    if (time_.is_null()) {
+    if (!client_) {
       return std::nullopt;
     }
     const Json view = Json::parse(client_->ask(coordinator::WantsView{}));
@@ -216,7 +221,7 @@ class Doctor {
   }
 
   Finding not_asked() const {
-    return unknown(is_there_ ? "the server tells members alone: join first" : "nobody answers");
+    return unknown(is_there_ ? "the server was not asked" : "nobody answers");
   }
 
   const DoctorFlags flags_;
@@ -224,9 +229,9 @@ class Doctor {
   bool is_there_ = false;
   std::optional<trust::Token> token_;
   std::optional<trust::Identity> identity_;
-  std::unique_ptr<control::Client> client_;
+  std::unique_ptr<control::Client> client_;  // of a member that the server knows
   std::optional<Finding> clock_;  // as far as certificates tell
-  Json time_;                     // the server's answer
+  std::optional<transport::ServerGreeting> greeting_;
 };
 
 void run_doctor(const DoctorFlags& flags) {

@@ -59,6 +59,12 @@ Finding judge_link(double mbps, double latency_ms) {
              : ok(text);
 }
 
+Finding judge_distance(double latency_ms) {
+  const std::string text = concat(format_number(latency_ms), " ms to the server");
+  return latency_ms > kFarMs ? poor(concat(text, ": stages will wait for each other"))
+                             : ok(concat(text, "; how fast it is, is found out at `join`"));
+}
+
 Finding judge_machine(const agent::Machine& machine) {
   const std::string text = concat(format_number(machine.ram_gb), " GB free, ", machine.threads,
                                   machine.threads == 1 ? " core" : " cores");

@@ -34,6 +34,8 @@ Finding judge_clock(std::int64_t here, std::int64_t at_server);
 Finding judge_validity(const trust::Validity& validity, trust::WallTime now);
 Finding judge_version(std::string_view here, std::string_view at_server);
 Finding judge_link(double mbps, double latency_ms);
+// Of who has not joined yet.
+Finding judge_distance(double latency_ms);
 Finding judge_machine(const agent::Machine& machine);
 Finding judge_reach(bool is_relayed, const std::string& address);
 

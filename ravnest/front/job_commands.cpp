@@ -1,14 +1,19 @@
 // Jobs and the pool, as their owners see them: status, logs, cancel, fetch, pool.
 #include <algorithm>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/atomic_file.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/table.h"
 #include "ravnest/cli/validators.h"
+#include "ravnest/control/reached.h"
 #include "ravnest/control/results.h"
 #include "ravnest/front/commands.h"
 #include "ravnest/front/job_page.h"
@@ -20,6 +25,8 @@ namespace ravnest::front {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int kScriptsPort = 7800;
 
 struct JobFlags {
   WhoFlags who;
@@ -136,6 +143,48 @@ void fetch(const JobFlags& flags, const std::filesystem::path& out) {
                         format_bytes(state.nbytes), "\n"));
 }
 
+std::set<std::string> relayed_providers(const control::Client& client) {
+  std::set<std::string> names;
+  const Json view = Json::parse(client.ask(coordinator::WantsView{}));
+  for (const Json& each : view.at("providers")) {
+    if (each.at("is_relayed").get<bool>()) {
+      names.insert(text_of(each.at("name")));
+    }
+  }
+  return names;
+}
+
+// What scripts need to meet each other there: while a machine is lent, the port that it is lent
+// with is taken, and the relay serves members alone.
+Json pool_for_scripts(const control::Client& client, int first_port) {
+  const Json all = Json::parse(client.ask(coordinator::WantsPool{}));
+  const auto relayed = relayed_providers(client);
+  std::map<std::string, int> ports;  // the next, by host
+  std::vector<std::string> left_out;
+  Json nodes = Json::object();
+  for (const auto& [number, node] : all.items()) {
+    const std::string name = text_of(node.at("name"));
+    if (relayed.contains(name)) {
+      std::cerr << printable(name) << " is left out: others do not reach it.\n";
+      left_out.push_back(number);
+      continue;
+    }
+    const Address address =
+        parse_address(control::seen_from(client.server(), text_of(node.at("IP"))));
+    int& port = ports.try_emplace(address.host, first_port).first->second;
+    nodes[number] = node;
+    nodes[number]["IP"] = concat(address.host, ":", port++);
+  }
+  for (const std::string& number : left_out) {
+    for (Json& node : nodes) {
+      if (Json& benchmarks = node["benchmarks"]; benchmarks.contains("links")) {
+        benchmarks["links"].erase(number);
+      }
+    }
+  }
+  return nodes;
+}
+
 CLI::App* add(CLI::App& app, const char* name, const char* description, JobFlags& flags,
               bool is_job_needed) {
   CLI::App* command = app.add_subcommand(name, description);
@@ -186,13 +235,19 @@ Command add_fetch(CLI::App& app) {
 Command add_pool(CLI::App& app) {
   const auto who = std::make_shared<WhoFlags>();
   const auto file = std::make_shared<std::filesystem::path>();
+  const auto port = std::make_shared<int>(kScriptsPort);
   CLI::App* command = app.add_subcommand("pool", "Write the machines that are there now as a pool");
   add_who(*command, *who);
+  command
+      ->add_option("--port", *port,
+                   "Where scripts are to listen on their machines; on one that is lent more than "
+                   "once, at the ports after it")
+      ->check(cli::whole_number(1, 60'000))
+      ->capture_default_str();
   command->add_option("--write", *file, "node_configs.json, for clusterize; default: print it")
       ->type_name("FILE");
-  return {.app = command, .run = [who, file] {
-            const std::string text =
-                Json::parse(connect(*who)->ask(coordinator::WantsPool{})).dump(2) + "\n";
+  return {.app = command, .run = [who, file, port] {
+            const std::string text = pool_for_scripts(*connect(*who), *port).dump(2) + "\n";
             if (file->empty()) {
               cli::write_out(text);
               return;

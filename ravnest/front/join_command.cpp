@@ -104,6 +104,9 @@ void join(const JoinFlags& flags) {
       agent.keep_checkpoint();
       continue;
     }
+    if (is_leaving && signal == SIGHUP) {
+      continue;  // a terminal that is closed may say so twice
+    }
     if (is_leaving) {
       screen.tell("left at once");
       std::_Exit(130);
@@ -136,6 +139,9 @@ Command add_join(CLI::App& app) {
       ->check(cli::number_from(0.0, 1e6));
   command->add_option("--threads", flags->threads, "Lend so many; 0: all")
       ->check(cli::whole_number(0, 4096));
+  command->add_option("--disk", flags->options.disk_gb, "Keep at most so many GB of fetched files")
+      ->check(cli::number_from(0.0, 1e6))
+      ->capture_default_str();
   command->add_option("--device", flags->device, "cpu")->check(cli::one_of({"cpu"}));
   command->add_flag("--local", flags->options.is_local,
                     "For a server of the program that starts this: nothing is measured or "

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -91,10 +92,12 @@ void serve(const server::ServerOptions& given) {
   options.on_broken = [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
     broken = reason;
+    ::kill(::getpid(), SIGTERM);  // who waits below hears of it
   };
   server::Server server(options);
   say_ready(server, options);
-  while (signals.wait(std::chrono::milliseconds(250)) == 0) {
+  signals.wait();
+  {
     const std::lock_guard lock(mutex);
     if (broken) {
       throw Error(ErrorKind::kIo, *broken);

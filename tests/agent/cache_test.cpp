@@ -33,10 +33,10 @@ TEST_F(CacheTest, AFileIsFetchedOnce) {
   const auto hash = put("some bytes");
   int parts = 0;
   const auto count = [&](std::int64_t, std::int64_t) { ++parts; };
-  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash, count)), "some bytes");
+  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash, {.progress = count})), "some bytes");
   EXPECT_EQ(parts, 1);
   server.reset();  // it is not asked again
-  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash, count)), "some bytes");
+  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash, {.progress = count})), "some bytes");
   EXPECT_EQ(parts, 1);
 }
 
@@ -44,12 +44,12 @@ TEST_F(CacheTest, AFetchThatWasCutOffGoesOn) {
   const std::string bytes(3 << 20, 'x');
   const auto hash = put(bytes);
   struct CutOff {};
-  EXPECT_THROW(cache_.get(*boss_.client, hash, [](std::int64_t, std::int64_t) { throw CutOff(); }),
-               CutOff);
+  const auto cut = [](std::int64_t, std::int64_t) { throw CutOff(); };
+  EXPECT_THROW(cache_.get(*boss_.client, hash, {.progress = cut}), CutOff);
   EXPECT_FALSE(has(hash));
   std::int64_t first = 0;
-  cache_.get(*boss_.client, hash,
-             [&](std::int64_t done, std::int64_t) { first = first == 0 ? done : first; });
+  const auto look = [&](std::int64_t done, std::int64_t) { first = first == 0 ? done : first; };
+  cache_.get(*boss_.client, hash, {.progress = look});
   EXPECT_GT(first, 1 << 20);
   EXPECT_TRUE(has(hash));
 }
@@ -77,6 +77,27 @@ TEST_F(CacheTest, TheOldestGo) {
 TEST_F(CacheTest, OneThatIsLargerThanTheCacheIsStillThere) {
   const auto hash = put(std::string(5000, 'a'));
   EXPECT_TRUE(fs::exists(cache_.get(*boss_.client, hash)));
+}
+
+// A machine that lost its power may have the name on its disk, and other bytes.
+TEST_F(CacheTest, AFileThatAnEarlierRunLeftDamagedIsFetchedAnew) {
+  const auto hash = put("some bytes");
+  Cache(file("cache"), 1000).get(*boss_.client, hash);
+  write_file(file("cache") / hash, "other");
+  EXPECT_EQ(text_of(cache_.get(*boss_.client, hash)), "some bytes");
+}
+
+TEST_F(CacheTest, ADiskThatIsNearlyFullTakesNothing) {
+  const auto hash = put("some bytes");
+  Cache cache(file("cache"), 1000, std::int64_t{1} << 60);
+  try {
+    cache.get(*boss_.client, hash);
+    ADD_FAILURE() << "it was fetched";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_TRUE(ravnest::has(error.what(), "free on the disk of")) << error.what();
+  }
+  EXPECT_FALSE(has(hash));
 }
 
 TEST_F(CacheTest, AFileThatIsPlacedStaysWhenItsCopyGoes) {

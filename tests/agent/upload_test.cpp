@@ -12,7 +12,7 @@ TEST_F(UploadTest, AFileThatIsCutShortMeanwhileIsAnError) {
   const auto path = server::write_file(file("big"), std::string(3 << 20, 'x'));
   const auto cut = [&](std::int64_t, std::int64_t) { fs::resize_file(path, 0); };
   try {
-    requester("rita").client->upload(path, cut);
+    requester("rita").client->upload(path, {.progress = cut});
     ADD_FAILURE() << "it was sent";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);

@@ -41,6 +41,8 @@ TEST(Findings, ASlowOrFarLinkIsPoor) {
   EXPECT_EQ(judge_link(100.0, 5.0).kind, Kind::kOk);
   EXPECT_EQ(judge_link(5.0, 5.0).kind, Kind::kPoor);
   EXPECT_EQ(judge_link(100.0, 150.0).kind, Kind::kPoor);
+  EXPECT_EQ(judge_distance(5.0).kind, Kind::kOk);
+  EXPECT_EQ(judge_distance(150.0).kind, Kind::kPoor);
 }
 
 TEST(Findings, LittleMemoryIsPoor) {

@@ -19,6 +19,7 @@ SERVER_EVERY = 4  # boxes that are killed for every server
 HELD_OUT = 4096
 FLOOR = 10_000  # batches, after which the loss stays what it is
 LONGEST_GAP = 15.0  # seconds between two batches that were learned from
+LONGEST_MEND = 2 * 20.0  # seconds; twice what is promised, for a machine that is busy
 MOST_DESCRIPTORS = 256
 MOST_MEMORY = 1.0e9
 _LOOK = 0.5
@@ -60,6 +61,7 @@ class Report:
     """How a training went."""
 
     seconds: float
+    ended: float
     batches: int
     clusters: int
     loss: float
@@ -210,8 +212,10 @@ def train(pool: Pool, plan: Plan) -> Report:
     assert plan.clusters > 1 or counts == [stream.dealt] * len(counts), "each is learned from once"
     assert max(counts) <= stream.dealt
     assert not watch.disorder
+    ended = time.monotonic()
     return Report(
-        seconds=time.monotonic() - started,
+        seconds=ended - started,
+        ended=ended,
         batches=stream.dealt,
         clusters=plan.clusters,
         loss=held_out_loss(run.state_dict()),
@@ -272,5 +276,8 @@ def check(report: Report) -> None:
     print(f"alone: {', '.join(f'{loss:.4f}' for loss in alone)}")
     assert report.loss <= max(*alone, 1.05 * statistics.median(alone))
     assert report.longest_gap < LONGEST_GAP
+    for kill in report.kills:
+        lasted = report.ended - kill.at if kill.mended is None else kill.mended
+        assert lasted < LONGEST_MEND, f"{kill} is not mended in time"
     assert report.most_descriptors < MOST_DESCRIPTORS
     assert report.most_memory < MOST_MEMORY

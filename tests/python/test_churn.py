@@ -15,4 +15,5 @@ def test_a_training_outlives_a_kill_every_six_seconds(pool, clusters):
     print(report.describe())
     churn.check(report)
     assert len(report.kills) == 5
+    assert report.kills[0].mended is not None, "within four more kills"
     assert "server" in [kill.victim for kill in report.kills]

@@ -13,7 +13,11 @@ import threading
 
 import pytest
 import torch
+from local_cluster import Cluster, free_ports
 from local_server import BATCHES, PATIENCE, check_trained, make_model, make_tensors, wait_until
+from test_node import Task
+
+import ravnest
 
 
 def test_fit_trains_on_those_who_joined_and_they_stay_for_the_next(pool):
@@ -46,6 +50,35 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
         assert answer.returncode == 0, answer.stderr
         state = torch.load(out / "trained_state_dict.pt", weights_only=True)
         make_model().load_state_dict(state, strict=True)
+
+
+def test_scripts_train_on_the_machines_that_are_lent(pool, tmp_path):
+    """While they are: the ports of the agents are not those of the scripts."""
+    pool.lend(2)
+    data = tmp_path / "node_data"
+    data.mkdir()
+    nodes = data / "node_configs.json"
+    wait_until(lambda: len(pool.links()) > 0, "they listen, to be measured")
+    pool.ask("pool", "--write", str(nodes), "--port", str(free_pair()))
+    task = Task("mlp")
+    example = (task.data.tensors[0][: task.batch],)
+    made = ravnest.clusterize(task.model, example, nodes=nodes, out=data, verbose=False)
+    names = [f"node_{stage['node']}" for each in made.clusters for stage in each["stages"]]
+    params = {"optimizer": torch.optim.Adam, "criterion": task.loss, "labels": task.loader}
+    cluster = Cluster(tmp_path, names, **params)
+    cluster.train(task.loader)
+    assert not cluster.errors
+    assert len(cluster.losses()) == len(task.loader())
+
+
+def free_pair() -> int:
+    """The first of two ports that follow each other."""
+    while True:
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            (port,) = free_ports(1)
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def test_providers_measure_the_links_between_them(pool):
@@ -215,13 +248,18 @@ def test_pause_hands_the_stage_over_and_resume_lends_again(pool, as_owner):
     check_trained(pool.fit(epochs=12, at=at))
 
 
-def test_ctrl_c_of_a_provider_hands_over(pool):
+@pytest.mark.parametrize("how", ["SIGINT", "SIGHUP"])  # Ctrl-C; a terminal that is closed
+def test_ctrl_c_of_a_provider_hands_over(pool, how):
     pool.lend(4)
     names = []
 
     def interrupt() -> None:
         names.append(pool.holder(0))
-        pool.boxes[names[0]].popen.send_signal(signal.SIGINT)
+        box = pool.boxes[names[0]]
+        box.popen.send_signal(signal.Signals[how])
+        if how == "SIGHUP":  # once by the shell, once by the system
+            wait_until(lambda: "hands its stage over" in box.said(), "it hands over")
+            box.popen.send_signal(signal.SIGHUP)
 
     def look() -> None:
         box = pool.boxes[names[0]]
@@ -349,6 +387,16 @@ def test_ctrl_c_of_the_requester_cancels_its_job(pool):
     pool.wait_for_free(*boxes)
 
 
+def test_ctrl_c_says_how_to_get_what_was_learned(pool):
+    pool.lend(3)
+    with requester_process(pool, checkpoint_every=4) as script:
+        wait_until(lambda: pool.job()["restore_point"], "a restore point")
+        script.send_signal(signal.SIGINT)
+        _, said = script.communicate(timeout=30)
+    fetch = f"ravnest fetch {pool.job()['id']} --server {pool.address}"
+    assert f"`{fetch}` brings its last checkpoint" in said
+
+
 def test_a_server_that_cannot_start_leaves_nothing_behind(pool, tmp_path):
     data = tmp_path / "new" / "server"
     words = ("serve", "--http", "", "--data")
@@ -373,6 +421,16 @@ def test_the_doctor_finds_nothing_wrong_with_a_provider(pool):
     assert answer.returncode == 0, answer.stdout
     assert set(findings(answer).values()) <= {"ok", "poor"}
     assert len(findings(answer)) == 9
+
+
+def test_the_doctor_looks_at_the_server_before_joining(pool, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAVNEST_HOME", str(tmp_path))
+    answer = pool.run("doctor", pool.address, "--token", pool.token)
+    assert answer.returncode == 0, answer.stdout
+    said = findings(answer)
+    assert (said["clock"], said["version"], said["link"]) == ("ok", "ok", "ok")
+    assert set(said.values()) <= {"ok", "poor"}
 
 
 def test_the_doctor_says_what_is_wrong(pool, tmp_path, monkeypatch):

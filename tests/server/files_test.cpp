@@ -112,23 +112,22 @@ TEST_F(Files, AnUploadThatWasCutOffGoesOn) {
   };
   struct CutOff {};
   // What was sent and not read yet is lost with the call: the cut comes when a part is there.
-  EXPECT_THROW(
-      rita.client->upload(file("big"),
-                          [&](std::int64_t done, std::int64_t) {
-                            if (done >= 2 << 20) {
-                              EXPECT_TRUE(becomes([&] { return size_there() >= 1 << 20; }));
-                              throw CutOff();
-                            }
-                          }),
-      CutOff);
+  EXPECT_THROW(rita.client->upload(file("big"), {.progress =
+                                                     [&](std::int64_t done, std::int64_t) {
+                                                       if (done >= 2 << 20) {
+                                                         EXPECT_TRUE(becomes([&] {
+                                                           return size_there() >= 1 << 20;
+                                                         }));
+                                                         throw CutOff();
+                                                       }
+                                                     }}),
+               CutOff);
   EXPECT_LT(size_there(), bytes.size());
   restart();  // and it outlives the server
   const Person back = again(rita);
   std::int64_t first = -1;
-  EXPECT_EQ(
-      back.client->upload(
-          file("big"), [&](std::int64_t done, std::int64_t) { first = first < 0 ? done : first; }),
-      hash_of(bytes));
+  const auto look = [&](std::int64_t done, std::int64_t) { first = first < 0 ? done : first; };
+  EXPECT_EQ(back.client->upload(file("big"), {.progress = look}), hash_of(bytes));
   EXPECT_GT(first, 1 << 20);
   owner().client->download(hash_of(bytes), file("back"));
   EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash_of(bytes));
@@ -149,12 +148,67 @@ TEST_F(Files, ADownloadThatWasCutOffGoesOn) {
   const Person boss = owner();
   write_file(file("back.part"), bytes.substr(0, 3 << 20));
   std::int64_t first = -1;
-  boss.client->download(hash_of(bytes), file("back"), [&](std::int64_t done, std::int64_t size) {
+  const auto look = [&](std::int64_t done, std::int64_t size) {
     first = first < 0 ? done : first;
     EXPECT_EQ(size, 5 << 20);
-  });
+  };
+  boss.client->download(hash_of(bytes), file("back"), {.progress = look});
   EXPECT_GT(first, 3 << 20);
   EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash_of(bytes));
+}
+
+TEST_F(Files, ADownloadOutlivesAServerThatIsAwayMeanwhile) {
+  const std::string bytes = bytes_of(20 << 20);
+  requester("rita").client->upload(write_file(file("big"), bytes));
+  const Person boss = owner();
+  const std::string address = server->address();
+  std::int64_t last = 0;
+  int cuts = 0;
+  bool is_cut = false;
+  boss.client->download(hash_of(bytes), file("back"),
+                        {.progress =
+                             [&](std::int64_t done, std::int64_t) {
+                               EXPECT_GT(done, last) << "it goes on from where it was";
+                               last = done;
+                               if (!std::exchange(is_cut, true)) {
+                                 server.reset();
+                               }
+                             },
+                         .on_lost =
+                             [&](const Error&) {
+                               ++cuts;
+                               start(address);
+                             }});
+  EXPECT_EQ(cuts, 1);
+  EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash_of(bytes));
+}
+
+TEST_F(Files, ATransferThatIsGivenUpEndsAtOnce) {
+  const std::string bytes = bytes_of(5 << 20);
+  const Person boss = owner();
+  std::stop_source stop;
+  int parts = 0;
+  const control::TransferOptions options{.progress =
+                                             [&](std::int64_t, std::int64_t) {
+                                               ++parts;
+                                               stop.request_stop();
+                                             },
+                                         .stop = stop.get_token(),
+                                         .on_lost = {}};
+  EXPECT_THROW(boss.client->upload(write_file(file("big"), bytes), options), Error);
+  EXPECT_EQ(parts, 1);
+}
+
+// Nobody is there, and nobody will be.
+TEST_F(Files, ATransferThatIsTriedAgainIsGivenUpToo) {
+  const Person boss = owner();
+  server.reset();
+  std::stop_source stop;
+  const control::TransferOptions options{.progress = {},
+                                         .stop = stop.get_token(),
+                                         .on_lost = [&](const Error&) { stop.request_stop(); }};
+  EXPECT_THROW(boss.client->upload(write_file(file("small"), "bytes"), options), Error);
+  EXPECT_THROW(boss.client->download(hash_of("bytes"), file("back"), options), Error);
 }
 
 TEST_F(Files, APartThatIsNotOfTheFileIsNoticed) {

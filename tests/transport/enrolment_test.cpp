@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "ravnest/base/version.h"
 #include "ravnest/transport/grpc/credentials.h"
 #include "ravnest/transport/grpc/enrolment_client.h"
 #include "ravnest/transport/grpc/enrolment_server.h"
@@ -89,6 +90,16 @@ TEST_F(Enrolling, AMachineBecomesAMember) {
   EXPECT_EQ(identity.authority.fingerprint(), authority_.certificate().fingerprint());
   trust::check_identity(identity, wall_now());
   EXPECT_EQ(asked_.entries(), std::vector<std::string>{"laptop-3.local"});
+}
+
+TEST_F(Enrolling, AnybodyIsToldTheTimeAndTheVersion) {
+  const ServerGreeting greeting = greet(server_.address(), authority_.certificate(), kPatience);
+  EXPECT_EQ(greeting.program, version());
+  const auto now = std::chrono::floor<std::chrono::seconds>(wall_now());
+  EXPECT_LE(std::abs(now.time_since_epoch().count() - greeting.seconds), 60);
+  EXPECT_GT(greeting.latency_ms, 0.0);
+  const Authority other = Authority::make(wall_now());
+  EXPECT_THROW(greet(server_.address(), other.certificate(), kPatience), Error);
 }
 
 TEST_F(Enrolling, WhoHasEnrolledCanTalk) {

@@ -3,6 +3,9 @@
 #include <enrol.grpc.pb.h>
 #include <grpcpp/create_channel.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "ravnest/base/error.h"
 #include "ravnest/transport/grpc/credentials.h"
 #include "ravnest/transport/grpc/pinned_authority.h"
@@ -12,6 +15,8 @@
 namespace ravnest::transport {
 
 namespace {
+
+constexpr int kRoundTrips = 4;  // the first ones open the connection
 
 std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
                                               const trust::Certificate& authority) {
@@ -36,7 +41,7 @@ std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
                   concat("[trust] the server at ", server, " did not answer in time."));
     default:
       throw Error(ErrorKind::kPeerLost,
-                  concat("[trust] the server at ", server, " did not enrol us: ", words));
+                  concat("[trust] the server at ", server, " did not answer: ", words));
   }
 }
 
@@ -76,6 +81,28 @@ trust::Identity enrol(const trust::Token& token, const EnrolOptions& options) {
                            .authority = std::move(authority)};
   check_reply(identity, token);
   return identity;
+}
+
+ServerGreeting greet(const std::string& server, const trust::Certificate& authority,
+                     Milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  const auto stub = enrol::Enrolment::NewStub(open_channel(server, authority));
+  auto least = Clock::duration::max();
+  enrol::GreetReply reply;
+  for (int i = 0; i < kRoundTrips; ++i) {
+    ::grpc::ClientContext context;
+    context.set_deadline(deadline);
+    const auto start = Clock::now();
+    const ::grpc::Status status = stub->Greet(&context, {}, &reply);
+    if (!status.ok()) {
+      throw_status(status, server);
+    }
+    least = std::min(least, Clock::now() - start);
+  }
+  return {.seconds = reply.seconds(),
+          .program = reply.program(),
+          .latency_ms = std::chrono::duration<double, std::milli>(least).count() / 2.0};
 }
 
 }  // namespace ravnest::transport

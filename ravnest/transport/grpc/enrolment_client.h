@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ravnest/transport/options.h"
@@ -19,5 +20,15 @@ struct EnrolOptions {
 // here. Throws std::invalid_argument where the token, the name or the server is not the right one,
 // Error(kPeerLost, kTimeout) where trying again may help.
 trust::Identity enrol(const trust::Token& token, const EnrolOptions& options);
+
+// What a server tells anybody who knows its authority.
+struct ServerGreeting {
+  std::int64_t seconds = 0;  // its clock: since 1970
+  std::string program;       // its version
+  double latency_ms = 0.0;   // one way
+};
+// Throws as enrol() does.
+ServerGreeting greet(const std::string& server, const trust::Certificate& authority,
+                     Milliseconds timeout);
 
 }  // namespace ravnest::transport

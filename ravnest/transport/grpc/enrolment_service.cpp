@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 #include <enrol.grpc.pb.h>
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "ravnest/base/version.h"
 #include "ravnest/transport/grpc/socket_address.h"
 
 namespace ravnest::transport {
@@ -58,6 +60,18 @@ class EnrolmentService final : public enrol::Enrolment::CallbackService {
                                     enrol::EnrolReply* reply) override {
     auto* reactor = context->DefaultReactor();
     reactor->Finish(answer(host_of(context->peer()), *request, *reply));
+    return reactor;
+  }
+
+  ::grpc::ServerUnaryReactor* Greet(::grpc::CallbackServerContext* context,
+                                    const enrol::GreetRequest* /*request*/,
+                                    enrol::GreetReply* reply) override {
+    reply->set_seconds(std::chrono::duration_cast<std::chrono::seconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count());
+    reply->set_program(version());
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(::grpc::Status::OK);
     return reactor;
   }
 
