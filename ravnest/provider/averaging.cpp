@@ -1,6 +1,7 @@
 #include "ravnest/provider/averaging.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -122,9 +123,11 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       apply(std::move(*average));
     });
   }
-  void on_abandoned(std::int64_t round, const std::string& why) override {
+  void on_abandoned(std::int64_t round, const std::string& why, bool is_offered) override {
     owner_.hooks_.on_notice(concat("averaging ", round, " was abandoned: ", why), false);
-    post([this] { end_without_values(); });
+    if (!is_offered) {
+      post([this] { go_on_without(); });
+    }
   }
   void on_latest(reduce::Contribution latest, std::int64_t round) override {
     if (round > 0) {
@@ -203,21 +206,35 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     is_due_ = false;
     is_finished_ = average.is_final;
     committed_ = average.round;
-    owner_.on_done({.round = average.round,
-                    .members = std::move(average.members),
-                    .nbytes = average.nbytes_sent,
-                    .duration = average.duration,
-                    .is_final = average.is_final});
+    owner_.on_settled();
+    owner_.hooks_.on_news({.round = average.round,
+                           .members = std::move(average.members),
+                           .nbytes = average.nbytes_sent,
+                           .duration = average.duration,
+                           .is_final = average.is_final});
   }
 
-  // The others end without values that are not finite; nothing follows that we could wait for.
-  void end_without_values() {
-    if (owner_.is_finishing_ && !is_finished_ &&
-        !reduce::are_finite(values_.take(*owner_.stage_, rule()).values)) {
+  // The others average without values that are not finite, and nothing follows that we could wait
+  // for. Where one of them has better values, ours are mended before the next averaging.
+  void go_on_without() {
+    is_due_ = false;
+    if (owner_.is_finishing_) {
       on_notice("ends without the last averaging: its values are not finite");
       is_finished_ = true;
-      owner_.hooks_.on_changed();
+    } else {
+      ring_->fetch_latest();
     }
+    owner_.on_settled();
+  }
+
+  // What is no number here becomes that of another; what was learned stays.
+  void mend(reduce::Contribution values) {
+    const reduce::Contribution own = values_.take(*owner_.stage_, rule());
+    for (std::size_t i = 0; i < own.values.size(); ++i) {
+      values.values[i] = std::isfinite(own.values[i]) ? own.values[i] : values.values[i];
+    }
+    reduce::take_maxima(values.maxima, own.maxima);
+    values_.set(values, *owner_.stage_, rule());
   }
 
   // Our values as they are, or where there is a base that; then the momentum.
@@ -248,7 +265,9 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       outer_.set_momentum(momentum);
     }
     latest.values.resize(values_.values());
-    if (needs_base() && committed_ > 0) {  // keeps what was learned since
+    if (!reduce::are_finite(values_.take(*owner_.stage_, rule()).values)) {
+      mend(latest);
+    } else if (needs_base() && committed_ > 0) {  // keeps what was learned since
       values_.move({.values = base_, .maxima = {}}, latest, *owner_.stage_, rule());
     } else {
       values_.set(latest, *owner_.stage_, rule());
@@ -428,12 +447,11 @@ std::optional<transport::TimePoint> Averaging::hold() const {
   return is_held ? hold_until_ : std::nullopt;
 }
 
-void Averaging::on_done(const AveragingNews& news) {
+void Averaging::on_settled() {
   if (std::ranges::none_of(parts_, [](const auto& part) { return part->is_due(); })) {
     hold_until_.reset();
   }
   hooks_.on_changed();
-  hooks_.on_news(news);
 }
 
 bool Averaging::finish() {

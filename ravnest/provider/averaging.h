@@ -113,7 +113,7 @@ class Averaging {
   void clear_parts();
   void offer(std::size_t stream);
   void offer_due();
-  void on_done(const AveragingNews& news);
+  void on_settled();
 
   const AveragingOptions options_;
   const package::NodeConfig& node_;

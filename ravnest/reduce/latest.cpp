@@ -131,6 +131,9 @@ void Latest::give(std::int64_t ticket, Contribution latest, const Commit& commit
   }
   const Wish wish = found->second;
   wishes_.erase(found);
+  if (!are_finite(latest.values)) {
+    return;  // it will ask others
+  }
   auto sender = transport_.open(options_.members[wish.rank], channel(wish.ticket));
   sender->send({.kind = transport::MessageKind::kReduce,
                 .pass = commit.round,

@@ -57,6 +57,7 @@ class Member {
   const History& history() const { return history_; }
   std::size_t leader() const { return leader_rank_; }
   const std::vector<std::size_t>& lost() const { return lost_; }
+  bool is_offered() const { return is_offered_; }
   bool is_behind() const;
 
  private:

@@ -262,7 +262,7 @@ void Ring::Core::contribute(std::int64_t round, std::optional<Contribution> cont
 }
 
 void Ring::Core::fetch_latest() {
-  post([this] { latest_->want({}, Clock::now()); });
+  post([this] { latest_->want(latest_of(member_.history()), Clock::now()); });
 }
 
 void Ring::Core::give_latest(std::int64_t ticket, Contribution latest, std::int64_t round) {
@@ -315,7 +315,7 @@ void Ring::Core::abandon(std::int64_t round, const std::string& why) {
   ++abandoned_;
   is_doubtful_ = true;
   contribution_ = {};
-  listener_.on_abandoned(round, why);
+  listener_.on_abandoned(round, why, member_.is_offered());
 }
 
 void Ring::Core::publish() {

@@ -51,9 +51,10 @@ class RingListener {
   virtual void on_begin(std::int64_t round) = 0;
   // Committed: every member that took part and lives gets the same.
   virtual void on_average(Average average) = 0;
-  // No average, and nothing is to be done: the offer stands, and on_begin follows with another
-  // round. (A contribution that is not finite takes the offer back.)
-  virtual void on_abandoned(std::int64_t round, const std::string& why) = 0;
+  // No average, and nothing is to be done where the offer stands: on_begin follows with another
+  // round. A contribution that is not finite takes the offer back, and none follows before the
+  // next.
+  virtual void on_abandoned(std::int64_t round, const std::string& why, bool is_offered) = 0;
   // We were away: the values of a member that was not, as of that round.
   virtual void on_latest(Contribution latest, std::int64_t round) = 0;
   // Another member was away: answer by Ring::give_latest(ticket, …), from any thread.

@@ -3,9 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "ravnest/provider/requester.h"
@@ -270,6 +272,59 @@ TEST(Averaging, ValuesThatAreNotFiniteDoNotHoldUpTheEnd) {
   }
   clusters.close();
 }
+
+// Makes a running mean no number, once.
+class SpoilingRule : public UpdateRule {
+ public:
+  explicit SpoilingRule(std::int64_t when) : when_(when) {}
+  void apply(const engine::GradientStep& step, engine::WeightVersions& weights) override {
+    inner_->apply(step, weights);
+    if (++updates_ == when_) {
+      weights.current()->weights.at("mean").variable_data().fill_(NAN);
+    }
+  }
+  void start_epoch() override {}
+  double rate() const override { return inner_->rate(); }
+  RuleState state() const override { return inner_->state(); }
+  void load_state(const RuleState& state, const engine::WeightMap& parameters) override {
+    inner_->load_state(state, parameters);
+  }
+
+ private:
+  const std::unique_ptr<UpdateRule> inner_ =
+      make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 0.05}}});
+  const std::int64_t when_;
+  std::int64_t updates_ = 0;
+};
+
+class Spoilt : public testing::TestWithParam<std::tuple<std::int64_t, bool>> {};
+
+TEST_P(Spoilt, AClusterIsMendedByTheOthersAndTakesPartAgain) {
+  const auto [when, is_nesterov] = GetParam();
+  ProviderOptions options = every(2, true);
+  options.averaging.outer.is_nesterov = is_nesterov;
+  TwoClusters clusters(options, {{}, {}});
+  clusters.adjust = [when = when](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+    if (cluster == 1) {
+      each.make_rule = [when] { return std::make_unique<SpoilingRule>(when); };
+    }
+  };
+  clusters.start();
+  const auto [first, second] = two_halves(12);
+  clusters.train(first, second);
+  clusters.end_training();
+  const engine::WeightMap found = clusters.weights(0);
+  for (const auto& [name, tensor] : found) {
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << name;
+  }
+  expect_equal(clusters.weights(1), found);
+  EXPECT_EQ(clusters.news().back().members.size(), 2U);
+  clusters.close();
+}
+
+// Before the first averaging, and between two.
+INSTANTIATE_TEST_SUITE_P(Averaging, Spoilt,
+                         testing::Combine(testing::Values(1, 5), testing::Bool()));
 
 struct Way {
   std::string name;

@@ -296,6 +296,7 @@ TEST(Ring, ValuesThatAreNotFiniteAreRefused) {
   EXPECT_TRUE(ring[0].wait_for_averages(2));
   EXPECT_EQ(ring[0].abandoned.entries().size(), abandoned);
   EXPECT_TRUE(ring[2].wait_for_notice("node_1 has values that are not finite"));
+  EXPECT_TRUE(ring[1].withdrawn.wait_for([](bool is_withdrawn) { return is_withdrawn; }));
   ring[1].is_spoilt = false;
   ring.offer_all();
   EXPECT_TRUE(ring[1].wait_for_members(ring.names({0, 1, 2})));
