@@ -166,7 +166,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
 
   void contribute(std::int64_t round) {
     taken_ = values_.take(*owner_.stage_, rule());
-    was_held_ = owner_.hold().has_value();
+    taken_after_ = owner_.stage_->updates();
     reduce::Contribution given = taken_;
     if (travels_from_base()) {
       if (base_.empty()) {
@@ -196,7 +196,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       base_ = average.result.values;
     }
     // To the last bit as all others have it, where nothing has moved since.
-    const bool is_still = average.is_final || (was_held_ && owner_.hold());
+    const bool is_still = average.is_final || taken_after_ == owner_.stage_->updates();
     if (is_still) {
       values_.set(average.result, *owner_.stage_, rule());
     } else {
@@ -287,9 +287,9 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   const AveragedValues values_;
   const std::size_t stream_;
   reduce::OuterStep outer_;
-  std::vector<float> base_;     // what all members went on from, where that is needed
-  reduce::Contribution taken_;  // for the round under way
-  bool was_held_ = false;
+  std::vector<float> base_;        // what all members went on from, where that is needed
+  reduce::Contribution taken_;     // for the round under way
+  std::uint64_t taken_after_ = 0;  // updates of the stage
   bool is_due_ = false;
   bool is_finished_ = false;
   bool is_fetching_ = false;
