@@ -14,9 +14,12 @@ namespace ravnest::provider {
 
 namespace {
 
-// Of one ring, that have numbers of their own.
-constexpr std::size_t kMostStreams = 1024;
+// Of one ring, that have numbers of their own. Each has threads and connections, too.
+constexpr std::size_t kMostStreams = 64;
 constexpr std::size_t kMostTrainings = 1024;
+// From a member to another, for each part of a ring: words, values, what Gloo's meet by, and the
+// latest values.
+constexpr std::size_t kChannels = 4;
 
 bool chosen(const char* what, const std::string& word, const char* no, const char* yes) {
   if (word != no && word != yes) {
@@ -316,6 +319,15 @@ void Averaging::stop() {
   for (const auto& part : parts) {
     part->stop();
   }
+}
+
+std::size_t Averaging::connections(const AveragingOptions& options,
+                                   const package::NodeConfig& node) {
+  std::size_t peers = 0;
+  for (const package::NodeRing& ring : node.rings) {
+    peers += std::max<std::size_t>(ring.members.size(), 1) - 1;
+  }
+  return peers * std::max<std::size_t>(options.streams, 1) * kChannels;
 }
 
 void Averaging::begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning) {

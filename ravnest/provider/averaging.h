@@ -90,6 +90,8 @@ class Averaging {
 
   // There are others to average with.
   static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
+  // The most that the members of this node's rings make to it.
+  static std::size_t connections(const AveragingOptions& options, const package::NodeConfig& node);
 
   // What is averaged from here on; both outlive this or the next call.
   void begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning);

@@ -155,6 +155,10 @@ void Provider::Impl::make_transport() {
                               .limits = {},
                               .credentials = {},
                               .is_network_trusted = options_.is_network_trusted};
+  // All of them may be on one machine.
+  const std::size_t averaging = Averaging::connections(options_.averaging, node_);
+  grpc.limits.connections += averaging;
+  grpc.limits.connections_per_host += averaging;
   if (options_.identity) {
     grpc.credentials = transport::make_tls_credentials(*options_.identity);
   }

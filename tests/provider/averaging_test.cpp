@@ -66,8 +66,9 @@ planner::Plan make_plan_of(const ClusterCuts& all_cuts, const graph::Program& pr
 // The providers of both, in this process.
 class TwoClusters {
  public:
-  explicit TwoClusters(ProviderOptions options, const ClusterCuts& all_cuts = kCuts)
-      : program_(make_model()) {
+  explicit TwoClusters(ProviderOptions options, const ClusterCuts& all_cuts = kCuts,
+                       graph::Program program = make_model())
+      : program_(std::move(program)) {
     package::write_plan(program_, make_plan_of(all_cuts, program_), folder_.path());
     options_ = std::move(options);
     options_.node_data = folder_.path();
@@ -551,6 +552,28 @@ TEST(Averaging, StreamsTakeTurnsBetweenTwoAveragings) {
   EXPECT_EQ(done, std::vector<std::string>(2, "LLALLALLALLAL"));
 }
 
+// More of them than a provider takes connections of strangers from one machine.
+TEST(Averaging, OfManyStreamsFindsRoomForTheirConnections) {
+  constexpr std::int64_t kWidth = 32;
+  std::string text = kModel;
+  for (const auto& [narrow, wide] : std::map<std::string, std::string>{
+           {"[4, 4]", "[32, 32]"}, {"[4]", "[32]"}, {"[s0, 4]", "[s0, 32]"}}) {
+    for (std::size_t at = text.find(narrow); at != std::string::npos; at = text.find(narrow)) {
+      text.replace(at, narrow.size(), wide);
+    }
+  }
+  ProviderOptions options = every(1000);
+  options.averaging.streams = 48;
+  TwoClusters clusters(options, {{}, {}}, make_model(text, kWidth));
+  clusters.start();
+  const Batch batch{.x = at::randn({8, kWidth}), .t = at::randn({8, kWidth})};
+  clusters.train({batch}, {batch});
+  clusters.end_training();
+  EXPECT_EQ(clusters.news().size(), 2 * options.averaging.streams);
+  expect_equal(clusters.weights(1), clusters.weights(0));
+  clusters.close();
+}
+
 // The first is offered when the epoch's first batch is there already.
 TEST(Averaging, StreamsOfAnEpochAreSpreadOverTheNext) {
   const auto done = follow_streams({.schedule = Schedule::kSync}, {0, 0, 0, 0, 1, 1, 1, 2, 2, 2});
@@ -627,6 +650,7 @@ TEST(Averaging, RefusesWordsThatAreNone) {
   EXPECT_THROW(to_options({.robust = "median"}), std::invalid_argument);
   EXPECT_THROW(to_options({.outer = "adam"}), std::invalid_argument);
   EXPECT_THROW(to_options({.streams = 0}), std::invalid_argument);
+  EXPECT_THROW(to_options({.streams = 65}), std::invalid_argument);
   EXPECT_THROW(to_options({.patience = -1.0}), std::invalid_argument);
   EXPECT_FALSE(to_options({}).every);
   EXPECT_EQ(to_options({.every = 8}).every, 8);
