@@ -36,6 +36,14 @@ void check_range(const char* what, double value, double least, double most) {
   }
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return list;
+}
+
 }  // namespace
 
 AveragingOptions to_options(const AveragingWords& words) {
@@ -79,6 +87,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
 
   void start(const package::NodeRing& ring, std::size_t number) {
     const Averaging& owner = owner_;
+    members_ = ring.members.size();
     reduce::RingOptions options;
     options.ring = number;
     options.rank = owner.node_.cluster;
@@ -209,6 +218,10 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     is_due_ = false;
     is_finished_ = average.is_final;
     committed_ = average.round;
+    if (is_finished_ && average.members.size() < members_) {
+      on_notice(concat("the last averaging was of ", joined(average.members),
+                       " alone: the weights of other clusters may differ"));
+    }
     owner_.on_settled();
     owner_.hooks_.on_news({.round = average.round,
                            .members = std::move(average.members),
@@ -289,6 +302,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   Averaging& owner_;
   const AveragedValues values_;
   const std::size_t stream_;
+  std::size_t members_ = 0;
   reduce::OuterStep outer_;
   std::vector<float> base_;        // what all members went on from, where that is needed
   reduce::Contribution taken_;     // for the round under way

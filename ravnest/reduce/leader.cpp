@@ -191,7 +191,8 @@ void Leader::gather_final(TimePoint now) {
   std::vector<std::size_t> ready;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    if (!is_live(peer) || peer.is_banned || peer.word.is_finished || peer.word.is_refused) {
+    // Who is but slow is waited for: without it clusters would end apart.
+    if (!is_live(peer) || peer.is_spoiling || peer.word.is_finished || peer.word.is_refused) {
       continue;
     }
     if (is_ready(peer)) {
@@ -213,7 +214,7 @@ void Leader::gather_final(TimePoint now) {
 
 void Leader::forgive() {
   for (Peer& peer : peers_) {
-    peer.is_banned = false;
+    peer.is_spoiling = false;
     peer.strikes = 0;
   }
 }
@@ -224,10 +225,7 @@ void Leader::gather_ready(TimePoint now) {
     const Peer& peer = peers_[rank];
     const bool is_needed =
         !peer.is_lost && !is_unseen(peer) && !peer.word.is_final && !peer.word.is_finished;
-    if (!is_needed) {
-      continue;
-    }
-    if (peer.is_banned) {
+    if (!is_needed || is_banned(peer)) {
       continue;
     }
     if (is_live(peer) && is_ready(peer)) {
@@ -322,8 +320,8 @@ const Leader::Peer* Leader::find_accuser(TimePoint now) {
 void Leader::strike(const MemberWord& accusation) {
   const auto rank = static_cast<std::size_t>(std::max<std::int64_t>(0, accusation.suspect));
   Peer& suspect = peers_[rank];
-  // Once is chance; but nothing else may hold up the others for ever.
-  suspect.is_banned = accusation.is_proven || ++suspect.strikes > 1;
+  suspect.is_spoiling |= accusation.is_proven;
+  ++suspect.strikes;
   abandon(concat(name(rank), " ", accusation.text));
 }
 

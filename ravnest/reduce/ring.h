@@ -38,7 +38,8 @@ struct RingOptions {
   Milliseconds patience{10'000};
   // Between notices while waiting.
   Milliseconds progress{1000};
-  std::size_t largest_chunk = std::size_t{1} << 20;  // bytes of values in one message
+  // Bytes of values in one message; fewer on a slow link.
+  std::size_t largest_chunk = std::size_t{1} << 20;
 };
 
 // Called on the ring's own thread; must not block. Calls of the ring from within are fine, but

@@ -224,6 +224,26 @@ TEST(Agreement, WhoEndsFirstCatchesUpWithARoundThatWasUnderWay) {
   }
 }
 
+TEST(Agreement, TheLastRoundWaitsForWhoIsSlow) {
+  for (const std::size_t slow : {0U, 2U}) {
+    Simulation world(ring_of(3));
+    world.start_all();
+    world.offer_all();
+    ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }));
+    world.choke(slow);
+    world.offer_all(true);
+    ASSERT_TRUE(world.run_until([&] { return world.abandoned(1).size() >= 5; }));
+    EXPECT_TRUE(have_all(world, 1));
+    world.choke(slow, false);
+    ASSERT_TRUE(world.run_until([&] { return have_all(world, 2); }));
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(world.outcomes(rank).back().is_final);
+      EXPECT_EQ(world.outcomes(rank).size(), 2U);
+      EXPECT_EQ(world.outcomes(rank).back().members.size(), 3U);
+    }
+  }
+}
+
 TEST(Agreement, SurvivesPairsOfFaults) {
   constexpr unsigned kSeed = 11;
   constexpr int kPairs = 6000;

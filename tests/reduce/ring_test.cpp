@@ -373,6 +373,30 @@ TEST(Ring, FetchesOnRequest) {
                         contribution_of(0, 0, ring.options()).values));
 }
 
+// A link on which a large message takes longer than anybody waits.
+TEST(Ring, AveragesOverALinkThatIsSlow) {
+  RingOptions options = quick(400'000);
+  options.silence = Milliseconds(500);
+  options.patience = Milliseconds(20'000);
+  TestRing<LoopbackWorld> ring(2, options);
+  ring.make(0);
+  ring.make(1, [](const std::string&, const Message& message) {
+    return message.fields.size() != 5 || message.tensors[0].bytes.size() <= 200'000;
+  });
+  ring.start_all();
+  for (const std::size_t rank : {0U, 1U}) {
+    ring[rank].is_eager = true;
+  }
+  ring.offer_all();
+  EXPECT_TRUE(ring[0].wait_for_members(ring.names({0, 1})));
+  EXPECT_TRUE(ring[1].wait_for_members(ring.names({0, 1})));
+  for (const std::size_t rank : {0U, 1U}) {
+    for (const Average& average : ring[rank].averages.entries()) {
+      EXPECT_EQ(average.members.size(), 2U) << "a round without the other";
+    }
+  }
+}
+
 TEST(Ring, DoesNotWaitForThoseWhoMayHaveEnded) {
   for (const std::size_t rank : {0U, 1U}) {
     RingOptions options = quick();

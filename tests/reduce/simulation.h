@@ -79,6 +79,8 @@ class Simulation {
     }
     start(rank);
   }
+  // None of its values arrive; its words do.
+  void choke(std::size_t rank, bool is_choked = true) { nodes_[rank]->is_choked = is_choked; }
   // Its contributions are not finite.
   void spoil(std::size_t rank, bool is_spoilt = true) { nodes_[rank]->is_spoilt = is_spoilt; }
   // It never contributes.
@@ -132,6 +134,7 @@ class Simulation {
     bool is_new = false;  // started anew: what it applied before is forgotten
     bool is_alive = true;
     bool is_mute = false;
+    bool is_choked = false;
     bool is_spoilt = false;
     bool is_stalled = false;
     std::deque<std::function<void()>> tasks;
@@ -330,7 +333,8 @@ class Simulation {
     }
     const std::size_t number = messages_++;
     const bool is_values = message.fields.size() == 5;
-    if (is_values && stalled_.contains({from, to, message.epoch, message.pass})) {
+    if (is_values &&
+        (sender.is_choked || stalled_.contains({from, to, message.epoch, message.pass}))) {
       return;
     }
     for (const Order& order : orders_) {
