@@ -136,7 +136,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     });
   }
   void on_abandoned(std::int64_t round, const std::string& why, bool is_offered) override {
-    owner_.hooks_.on_notice(concat("averaging ", round, " was abandoned: ", why), false);
+    on_warning(concat("averaging ", round, " was abandoned: ", why));
     if (!is_offered) {
       post([this] { go_on_without(); });
     }
@@ -155,8 +155,20 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       give_latest();
     });
   }
-  void on_notice(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, false); }
-  void on_waiting(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, true); }
+  void on_notice(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, transport::NoticeKind::kNews);
+  }
+  void on_warning(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, transport::NoticeKind::kWarning);
+  }
+  // An averaging beside training waits, but nobody waits for it.
+  void on_waiting(const std::string& sentence) override {
+    post([this, sentence] {
+      if (owner_.hold() || owner_.is_finishing_) {
+        owner_.hooks_.on_notice(sentence, transport::NoticeKind::kWaiting);
+      }
+    });
+  }
 
  private:
   // A part that was replaced meanwhile has nothing to do any more.
@@ -219,8 +231,8 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     is_finished_ = average.is_final;
     committed_ = average.round;
     if (is_finished_ && average.members.size() < members_) {
-      on_notice(concat("the last averaging was of ", joined(average.members),
-                       " alone: the weights of other clusters may differ"));
+      on_warning(concat("the last averaging was of ", joined(average.members),
+                        " alone: the weights of other clusters may differ"));
     }
     owner_.on_settled();
     owner_.hooks_.on_news({.round = average.round,
@@ -235,7 +247,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   void go_on_without() {
     is_due_ = false;
     if (owner_.is_finishing_) {
-      on_notice("ends without the last averaging: its values are not finite");
+      on_warning("ends without the last averaging: its values are not finite");
       is_finished_ = true;
     } else {
       ring_->fetch_latest();

@@ -78,8 +78,9 @@ class Averaging {
     std::function<engine::WeightMap()> initial;       // values that the plan began with
     std::function<void()> on_changed;                 // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
-    // A sentence for people, on a ring's thread; waits are told again and again.
-    std::function<void(const std::string&, bool is_waiting)> on_notice;
+    // A sentence for people: kNews, kWarning or, again and again while training stands still,
+    // kWaiting. On a ring's thread or the loop's.
+    std::function<void(const std::string&, transport::NoticeKind kind)> on_notice;
   };
 
   Averaging(AveragingOptions options, const package::NodeConfig& node,

@@ -136,13 +136,9 @@ void Provider::Impl::make_averaging() {
       callbacks_.on_averaged(news);
     }
   };
-  hooks.on_notice = [this](const std::string& text, bool is_waiting) {
+  hooks.on_notice = [this](const std::string& text, transport::NoticeKind kind) {
     if (callbacks_.on_notice) {
-      using transport::NoticeKind;
-      callbacks_.on_notice({.kind = is_waiting ? NoticeKind::kWaiting : NoticeKind::kLost,
-                            .peer = is_waiting ? std::string("averaging") : text,
-                            .channel = "reduce",
-                            .text = text});
+      callbacks_.on_notice({.kind = kind, .peer = "averaging", .channel = "reduce", .text = text});
     }
   };
   AveragingOptions averaging = options_.averaging;

@@ -361,7 +361,7 @@ TimePoint Member::tick(TimePoint now) {
 void Member::note_changes(const LeaderWord& word) {
   for (const std::size_t rank : word.lost) {
     if (!contains(lost_, rank) && rank != options_.rank) {
-      actions_.notice(name(rank) + " is lost; averaging goes on without it");
+      actions_.warn(name(rank) + " is lost; averaging goes on without it");
     }
   }
   for (const std::size_t rank : lost_) {
@@ -376,8 +376,8 @@ void Member::note_changes(const LeaderWord& word) {
   }
   for (const std::size_t rank : word.refused) {
     if (!contains(refused_, rank)) {
-      actions_.notice(concat(name(rank), " has values that are not finite, or not as many; round ",
-                             word.round, " goes on without them"));
+      actions_.warn(concat(name(rank), " has values that are not finite, or not as many; round ",
+                           word.round, " goes on without them"));
     }
   }
   refused_ = word.refused;

@@ -27,6 +27,7 @@ class MemberActions {
   // Again and again, until caught_up.
   virtual void catch_up(const Commit& latest) = 0;
   virtual void notice(const std::string& sentence) = 0;
+  virtual void warn(const std::string& sentence) { notice(sentence); }
   virtual void waiting(const std::string& sentence) { notice(sentence); }
 };
 

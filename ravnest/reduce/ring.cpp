@@ -90,6 +90,7 @@ class Ring::Core : public MemberActions, public EngineListener {
   void abandon(std::int64_t round, const std::string& why) override;
   void catch_up(const Commit& latest) override { latest_->want(latest, Clock::now()); }
   void notice(const std::string& sentence) override { listener_.on_notice(sentence); }
+  void warn(const std::string& sentence) override { listener_.on_warning(sentence); }
   void waiting(const std::string& sentence) override { listener_.on_waiting(sentence); }
 
  private:
@@ -137,7 +138,7 @@ void Ring::Core::start() {
       },
       [this](std::size_t rank, const std::string& why) {
         post([this, rank, why] {
-          notice(concat(options_.members[rank].name, " sent what is no word: ", printable(why)));
+          warn(concat(options_.members[rank].name, " sent what is no word: ", printable(why)));
         });
       });
   latest_ = std::make_unique<Latest>(
@@ -206,7 +207,7 @@ void Ring::Core::attempt(const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {  // a transport that is no more; the others go on
-    notice(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
+    warn(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
   }
 }
 
@@ -233,7 +234,7 @@ void Ring::Core::hear(std::size_t rank, const Word& word) {
       member_.hear(rank, std::get<MemberWord>(word), now);
     }
   } catch (const std::invalid_argument& error) {
-    notice(concat(options_.members[rank].name, " sent what it cannot mean: ", error.what()));
+    warn(concat(options_.members[rank].name, " sent what it cannot mean: ", error.what()));
   }
   next_tick_ = std::min(next_tick_, transport::after(now, Milliseconds(1)));
 }

@@ -60,8 +60,10 @@ class RingListener {
   virtual void on_latest(Contribution latest, std::int64_t round) = 0;
   // Another member was away: answer by Ring::give_latest(ticket, …), from any thread.
   virtual void on_wanted(std::int64_t ticket) = 0;
-  // A sentence for people: "node_3 is lost; averaging goes on without it".
+  // A sentence for people: "node_3 is back".
   virtual void on_notice(const std::string& sentence) = 0;
+  // The same of what went wrong: "node_3 is lost; averaging goes on without it".
+  virtual void on_warning(const std::string& sentence) { on_notice(sentence); }
   // The same while it waits for others, again and again.
   virtual void on_waiting(const std::string& sentence) { on_notice(sentence); }
 };

@@ -46,7 +46,8 @@ class ByHand {
                          .initial = [] { return engine::WeightMap{}; },
                          .on_changed = [] {},
                          .on_news = [](const AveragingNews&) {},
-                         .on_notice = [this](const std::string& text, auto) { note(text); }});
+                         .on_notice = [this](const std::string& text,
+                                             transport::NoticeKind kind) { note(text, kind); }});
     averaging_->begin(stage_, *rule_, Beginning::kAnew);
     if (cluster == 1) {
       std::ranges::reverse(batches_);  // it learns from others
@@ -62,8 +63,13 @@ class ByHand {
     stage_.backward(passes_++, {at::ones({}), at::Tensor()});
     averaging_->on_update();
   }
-  // The next of what was posted to the loop.
+  // The next of what was posted to the loop, but for waits.
   void run_next() {
+    for (std::size_t before = waits_; run_one(), waits_ > before;) {
+      before = waits_;
+    }
+  }
+  void run_one() {
     std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
@@ -75,9 +81,10 @@ class ByHand {
   }
   bool wait_for_notice(const std::string& part) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(
-        lock, kLong, [&] { return notices_.find(part) != std::string::npos; });
+    return changed_.wait_for(lock, kLong, [&] { return notices_.find(part) != std::string::npos; });
   }
+  bool is_held() const { return averaging_->hold().has_value(); }
+  std::size_t waits() const { return waits_; }  // that were told
   engine::WeightMap weights() const { return stage_.snapshot(); }
 
  private:
@@ -86,8 +93,9 @@ class ByHand {
     tasks_.push_back(std::move(task));
     changed_.notify_all();
   }
-  void note(const std::string& text) {
+  void note(const std::string& text, transport::NoticeKind kind) {
     const std::lock_guard lock(mutex_);
+    waits_ += kind == transport::NoticeKind::kWaiting ? 1 : 0;
     notices_ += text + "\n";
     changed_.notify_all();
   }
@@ -97,26 +105,29 @@ class ByHand {
   const std::unique_ptr<UpdateRule> rule_ =
       make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 0.05}}});
   const graph::Program program_ = make_model();
-  engine::Stage stage_{
-      engine::BoundProgram(program_), {},
-      [this](const engine::GradientStep& step, engine::WeightVersions& weights) {
-        rule_->apply(step, weights);
-      }};
+  engine::Stage stage_{engine::BoundProgram(program_),
+                       {},
+                       [this](const engine::GradientStep& step, engine::WeightVersions& weights) {
+                         rule_->apply(step, weights);
+                       }};
   std::int64_t passes_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
   std::string notices_;
+  std::size_t waits_ = 0;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Averaging> averaging_;  // last: its threads use the rest
 };
 
-AveragingOptions blocking() {
+AveragingOptions every_update(bool is_blocking) {
   AveragingOptions options;
   options.every = 1;
-  options.is_blocking = true;
+  options.is_blocking = is_blocking;
   return options;
 }
+
+AveragingOptions blocking() { return every_update(true); }
 
 // The hold has an end, and the next offer of another part begins another.
 TEST(AveragingByHand, WhatWasLearnedDuringARoundIsKept) {
@@ -153,6 +164,24 @@ TEST(AveragingByHand, ARoundThatIsAbandonedLeavesTheWeightsAsTheyWere) {
   ASSERT_TRUE(one.wait_for_notice(" was abandoned: "));
   one.run_next();  // contributes to the next
   expect_equal(one.weights(), before);
+}
+
+TEST(AveragingByHand, AWaitIsToldOnlyWhereTrainingStandsStill) {
+  for (const bool is_blocking : {false, true}) {
+    const auto network = transport::make_loopback_network();
+    ByHand one(network, 0, every_update(is_blocking));
+    ByHand other(network, 1, every_update(is_blocking));
+    one.learn();
+    other.learn();
+    one.run_next();  // contributes
+    other.run_next();
+    one.run_next();  // takes the mean
+    const std::size_t before = one.waits();
+    one.learn();
+    EXPECT_EQ(one.is_held(), is_blocking);
+    one.run_one();  // the ring waits for the other
+    EXPECT_EQ(one.waits() > before, is_blocking);
+  }
 }
 
 }  // namespace
