@@ -44,6 +44,20 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
+// FNV-1a, the same on every machine. What may differ is left out: how often, and how patiently.
+std::int64_t digest_of(const AveragingOptions& options) {
+  std::string text = concat(transport::name_of(options.codec), " ", static_cast<int>(options.mean),
+                            " ", options.is_gloo, " ", options.with_rule, " ", options.streams);
+  if (options.outer.is_nesterov) {
+    text += concat(" ", options.outer.rate, " ", options.outer.momentum);
+  }
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const char letter : text) {
+    digest = (digest ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  return static_cast<std::int64_t>(digest >> 1);
+}
+
 }  // namespace
 
 AveragingOptions to_options(const AveragingWords& words) {
@@ -97,6 +111,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.codec = owner.options_.codec;
     options.mean = owner.options_.mean;
     options.needs_base = needs_base();
+    options.terms = digest_of(owner.options_);
     options.waits_for_all = !owner.goes_on_;
     options.patience = owner.options_.patience;
     for (std::size_t i = 0; i < ring.members.size(); ++i) {
@@ -160,6 +175,13 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   }
   void on_warning(const std::string& sentence) override {
     owner_.hooks_.on_notice(sentence, transport::NoticeKind::kWarning);
+  }
+  void on_other_terms(const std::string& member) override {
+    post([this, member] {
+      throw_invalid("[provider] expected ", name_of_node(owner_.node_.id), " and ", member,
+                    " to average in the same way: give both the same reduce, averaging_codec, "
+                    "robust, outer, outer_lr, outer_momentum, streams and average_optim.");
+    });
   }
   // An averaging beside training waits, but nobody waits for it.
   void on_waiting(const std::string& sentence) override {

@@ -25,7 +25,7 @@ Leader::Leader(const RingOptions& options, const Start& start, Text text)
     : options_(options),
       text_(std::move(text)),
       peers_(options.members.size()),
-      word_{.epoch = start.epoch, .incarnation = start.incarnation},
+      word_{.epoch = start.epoch, .incarnation = start.incarnation, .terms = options.terms},
       began_(start.now),
       newest_(start.now) {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {

@@ -49,6 +49,7 @@ MemberWord Member::word() const {
                   .is_refused = is_refused_,
                   .values = static_cast<std::int64_t>(options_.values),
                   .maxima = static_cast<std::int64_t>(options_.maxima),
+                  .terms = options_.terms,
                   .history = history_};
   if (round_ != 0 && stage_ == Stage::kFailed) {
     word.suspect = static_cast<std::int64_t>(failure_.suspect);
@@ -145,6 +146,9 @@ void Member::caught_up(const Commit& commit, TimePoint now) {
 }
 
 void Member::hear(std::size_t from, const MemberWord& word, TimePoint now) {
+  if (word.terms != options_.terms) {
+    return actions_.refuse_terms(from);
+  }
   links_[from].was_open = true;
   if (!leading_) {
     return;  // it will hear who leads
@@ -169,6 +173,10 @@ void Member::hear(std::size_t from, const LeaderWord& word, TimePoint now) {
   if (word.epoch % size() != static_cast<std::int64_t>(from)) {
     throw_invalid("[reduce] expected the word of a leader from member ", word.epoch % size(),
                   ", got it from ", from, ".");
+  }
+  if (word.terms != options_.terms) {
+    actions_.say(from, this->word());  // it is to know as well
+    return actions_.refuse_terms(from);
   }
   links_[from].was_open = true;
   const bool is_other =

@@ -29,6 +29,8 @@ class MemberActions {
   virtual void notice(const std::string& sentence) = 0;
   virtual void warn(const std::string& sentence) { notice(sentence); }
   virtual void waiting(const std::string& sentence) { notice(sentence); }
+  // Its terms are not ours; again and again.
+  virtual void refuse_terms(std::size_t /*rank*/) {}
 };
 
 // One member's part of the agreement, and its leader's where it leads. Commits in two phases: who

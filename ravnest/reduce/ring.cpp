@@ -38,6 +38,9 @@ RingOptions checked(RingOptions options) {
                     options.members[rank].name, " twice.");
     }
   }
+  if (options.terms < 0) {
+    throw_invalid("[reduce] expected terms from 0, got ", options.terms, ".");
+  }
   if (options.silence.count() <= 0 || options.patience.count() <= 0) {
     throw_invalid("[reduce] expected silence and patience above 0 ms, got ",
                   options.silence.count(), " and ", options.patience.count(), ".");
@@ -92,6 +95,12 @@ class Ring::Core : public MemberActions, public EngineListener {
   void notice(const std::string& sentence) override { listener_.on_notice(sentence); }
   void warn(const std::string& sentence) override { listener_.on_warning(sentence); }
   void waiting(const std::string& sentence) override { listener_.on_waiting(sentence); }
+  void refuse_terms(std::size_t rank) override {
+    // Where our own words do not arrive yet, it would never know why we left.
+    if (links_->is_open(rank) && !std::exchange(has_refused_terms_, true)) {
+      listener_.on_other_terms(options_.members[rank].name);
+    }
+  }
 
  private:
   void run();
@@ -115,6 +124,7 @@ class Ring::Core : public MemberActions, public EngineListener {
   Contribution contribution_;
   TimePoint began_;
   TimePoint next_tick_;
+  bool has_refused_terms_ = false;
   bool is_doubtful_ = false;  // a round failed, perhaps by our values: look before the next
   std::uint64_t averages_ = 0;
   std::uint64_t abandoned_ = 0;

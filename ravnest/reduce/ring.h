@@ -29,6 +29,8 @@ struct RingOptions {
   Mean mean = Mean::kPlain;
   // A member that missed a round needs its result before it takes part again.
   bool needs_base = false;
+  // A digest of whatever else must be the same for all: who has another is not averaged with.
+  std::int64_t terms = 0;
   // The first round waits for members that were never seen, however long that takes; else only for
   // `patience`, as every other.
   bool waits_for_all = true;
@@ -66,6 +68,8 @@ class RingListener {
   virtual void on_warning(const std::string& sentence) { on_notice(sentence); }
   // The same while it waits for others, again and again.
   virtual void on_waiting(const std::string& sentence) { on_notice(sentence); }
+  // This member has other terms than we. Once; nothing will be averaged with it.
+  virtual void on_other_terms(const std::string& /*member*/) {}
 };
 
 // Our membership of one ring: agrees with the others on rounds, and moves values through an engine.

@@ -109,7 +109,8 @@ Message write(const MemberWord& word) {
   for (const std::int64_t number :
        {word.leader, word.incarnation, static_cast<std::int64_t>(word.stage), word.seen,
         std::int64_t{word.is_final}, std::int64_t{word.is_finished}, std::int64_t{word.is_refused},
-        word.suspect, word.progress, std::int64_t{word.is_proven}, word.values, word.maxima}) {
+        word.suspect, word.progress, std::int64_t{word.is_proven}, word.values, word.maxima,
+        word.terms}) {
     out.put(number);
   }
   out.put_history(word.history);
@@ -127,6 +128,7 @@ Message write(const LeaderWord& word) {
   for (const auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
     out.put_ranks(*ranks);
   }
+  out.put(word.terms);
   return out.message(Kind::kLeader, word.epoch, word.round, word.text);
 }
 
@@ -151,6 +153,7 @@ MemberWord read_member(Reader& in, const Message& message, std::size_t members) 
   word.is_proven = in.flag();
   word.values = in.number();
   word.maxima = in.number();
+  word.terms = in.number(0, kMostDrawn);
   word.history = in.history();
   return word;
 }
@@ -166,6 +169,7 @@ LeaderWord read_leader(Reader& in, const Message& message) {
   for (auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
     *ranks = in.ranks();
   }
+  word.terms = in.number(0, kMostDrawn);
   return word;
 }
 

@@ -644,6 +644,43 @@ TEST(Averaging, ASecondTrainingAveragesAgain) {
   EXPECT_GT(clusters.news().size(), before);
 }
 
+TEST(Averaging, ClustersThatWouldAverageInOtherWaysAreBothRefused) {
+  const std::vector<std::function<void(AveragingOptions&)>> others{
+      [](AveragingOptions& each) { each.outer.is_nesterov = true; },
+      [](AveragingOptions& each) { each.codec = transport::parse_codec("int8"); },
+      [](AveragingOptions& each) { each.streams = 2; },
+      [](AveragingOptions& each) { each.with_rule = true; },
+      [](AveragingOptions& each) { each.is_gloo = true; }};
+  for (std::size_t index = 0; index < others.size(); ++index) {
+    SCOPED_TRACE(index);
+    TwoClusters clusters(every(1), {{}, {}});
+    clusters.adjust = [&](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+      if (cluster == 1) {
+        others[index](each.averaging);
+      }
+    };
+    clusters.start();
+    const Batch batch = make_batches(1)[0];
+    for (const std::size_t cluster : {0U, 1U}) {
+      try {
+        clusters.submit(cluster, batch);
+      } catch (const std::invalid_argument&) {  // it has ended already
+      }
+    }
+    for (const std::size_t cluster : {0U, 1U}) {
+      try {
+        clusters.root(cluster).wait_for_training(0, kLonger);
+        ADD_FAILURE() << "node_" << cluster << " went on";
+      } catch (const std::invalid_argument& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("node_0"), std::string::npos) << text;
+        EXPECT_NE(text.find("node_1"), std::string::npos) << text;
+        EXPECT_NE(text.find("average in the same way"), std::string::npos) << text;
+      }
+    }
+  }
+}
+
 TEST(Averaging, RefusesWordsThatAreNone) {
   EXPECT_THROW(to_options({.averaging = "sometimes"}), std::invalid_argument);
   EXPECT_THROW(to_options({.codec = "int7"}), std::invalid_argument);
