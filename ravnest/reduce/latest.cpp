@@ -69,7 +69,9 @@ void Latest::ask(TimePoint now) {
 
 void Latest::hear(std::size_t from, const FetchWord& word, const History& history, TimePoint now) {
   if (word.ask == Ask::kWant) {
-    if (word.commit <= latest_of(history)) {
+    // Two that have just begun would wait for each other.
+    const bool has_none = search_ && history.empty();
+    if (!has_none && word.commit <= latest_of(history)) {
       hooks_.say(from, {.ask = Ask::kHave, .commit = latest_of(history), .ticket = word.ticket});
     }
   } else if (word.ask == Ask::kGive) {

@@ -373,6 +373,22 @@ TEST(Ring, FetchesOnRequest) {
                         contribution_of(0, 0, ring.options()).values));
 }
 
+TEST(Ring, WhoLooksForValuesItselfIsNotAskedForThem) {
+  TestRing<LoopbackWorld> ring(3, quick());
+  for (const std::size_t rank : {1U, 2U}) {
+    ring.make(rank);
+    ring[rank].ring().fetch_latest();
+    ring[rank].ring().start();
+  }
+  ring.make(0);
+  ring[0].ring().start();
+  for (const std::size_t rank : {1U, 2U}) {
+    ASSERT_TRUE(ring[rank].latest.wait_for([](const Average&) { return true; })) << rank;
+    EXPECT_TRUE(same_bits(ring[rank].latest.entries()[0].result.values,
+                          contribution_of(0, 0, ring.options()).values));
+  }
+}
+
 // A link on which a large message takes longer than anybody waits.
 TEST(Ring, AveragesOverALinkThatIsSlow) {
   RingOptions options = quick(400'000);
