@@ -86,14 +86,33 @@ void Leader::update_latest() {
   }
 }
 
+// Who was away takes what the others have made meanwhile, or would pull them back. Not who has
+// gone on on its own: both have learned then, and the mean has something of both.
+void Leader::update_stale() {
+  word_.stale.clear();
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    const Commit own = latest_of(peer.word.history);
+    if (peer.is_lost) {
+      peer.lost_at = peer.lost_at.value_or(word_.latest);
+    } else if (peer.lost_at && peer.is_known && (own > *peer.lost_at || own >= word_.latest)) {
+      peer.lost_at.reset();
+    }
+    if (peer.lost_at && !peer.is_lost) {
+      word_.stale.push_back(rank);
+    }
+  }
+}
+
 bool Leader::step(TimePoint now) {
   const auto mark = [this] {
     return std::tuple(word_.phase, word_.round, word_.latest, word_.are_final, word_.lost,
-                      word_.awaited, word_.participants, word_.refused);
+                      word_.awaited, word_.participants, word_.refused, word_.stale);
   };
   const auto before = mark();
   update_lost(now);
   update_latest();
+  update_stale();
   while (true) {
     const auto phase = word_.phase;
     const auto round = word_.round;
@@ -183,7 +202,7 @@ void Leader::gather(TimePoint now) {
 // It may have said so before it heard of a round that has just been committed without it.
 bool Leader::is_ready(const Peer& peer) const {
   const Commit latest = std::max(word_.latest, latest_of(word_.history));
-  return peer.word.stage == Stage::kReady &&
+  return peer.word.stage == Stage::kReady && !peer.lost_at &&
          !is_behind(peer.word.history, latest, options_.needs_base);
 }
 

@@ -54,8 +54,9 @@ class Leader {
     bool is_seen = false;
     bool is_down = false;
     bool is_lost = false;
-    bool is_spoiling = false;  // sent what nobody may, since a round that counted
-    int strikes = 0;           // rounds that failed because of it, since then
+    bool is_spoiling = false;       // sent what nobody may, since a round that counted
+    int strikes = 0;                // rounds that failed because of it, since then
+    std::optional<Commit> lost_at;  // was away, and has nothing that is newer than this
     TimePoint heard;
     std::int64_t incarnation = 0;  // when the round began
   };
@@ -73,6 +74,7 @@ class Leader {
 
   void update_lost(TimePoint now);
   void update_latest();
+  void update_stale();
   void collect(TimePoint now);
   void gather(TimePoint now);
   void gather_final(TimePoint now);

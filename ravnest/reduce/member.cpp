@@ -32,7 +32,9 @@ void Member::start(TimePoint now) {
   }
 }
 
-bool Member::is_behind() const { return reduce::is_behind(history_, latest_, options_.needs_base); }
+bool Member::is_behind() const {
+  return reduce::is_behind(history_, latest_, options_.needs_base || is_stale_);
+}
 
 MemberWord Member::word() const {
   const bool is_ready = is_offered_ && !is_behind();
@@ -227,6 +229,7 @@ void Member::elect(TimePoint now) {
 void Member::follow(const LeaderWord& word, TimePoint now) {
   seen_ = std::max(seen_, word.round);
   latest_ = word.latest;
+  is_stale_ = contains(word.stale, options_.rank);
   awaited_ = word.awaited;
   note_changes(word);
   settle(word);

@@ -113,7 +113,8 @@ class Member {
   std::int64_t last_round_ = 0;
   std::int64_t seen_ = 0;
   History history_;
-  Commit latest_;  // of the ring
+  Commit latest_;          // of the ring
+  bool is_stale_ = false;  // to the leader: we were lost
   bool is_time_to_keep_up_ = false;
 
   std::vector<std::size_t> lost_;

@@ -125,7 +125,8 @@ Message write(const LeaderWord& word) {
     out.put(number);
   }
   out.put_history(word.history);
-  for (const auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
+  for (const auto* ranks :
+       {&word.participants, &word.lost, &word.awaited, &word.refused, &word.stale}) {
     out.put_ranks(*ranks);
   }
   out.put(word.terms);
@@ -166,7 +167,7 @@ LeaderWord read_leader(Reader& in, const Message& message) {
   word.are_final = in.flag();
   word.latest = in.commit();
   word.history = in.history();
-  for (auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
+  for (auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused, &word.stale}) {
     *ranks = in.ranks();
   }
   word.terms = in.number(0, kMostDrawn);

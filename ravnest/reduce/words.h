@@ -82,6 +82,7 @@ struct LeaderWord {
   std::vector<std::size_t> lost;
   std::vector<std::size_t> awaited;
   std::vector<std::size_t> refused;
+  std::vector<std::size_t> stale;  // were lost, and have to take the latest values first
   std::int64_t terms = 0;
   std::string text;  // with kMove the engine's; with kGather why the last round was abandoned
 };

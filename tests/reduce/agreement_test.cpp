@@ -196,6 +196,54 @@ TEST(Agreement, WhoWasAwayTakesTheBaseFromAnother) {
   EXPECT_EQ(world.outcomes(2).back(), world.outcomes(0).back());
 }
 
+TEST(Agreement, WhoWasLostTakesTheLatestBeforeItAveragesAgain) {
+  for (const std::size_t lost : {0U, 2U}) {
+    Simulation world(ring_of(3));
+    world.start_all();
+    world.offer_all();
+    ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }));
+    world.stop(lost);
+    for (std::size_t rounds = 2; rounds <= 4; ++rounds) {
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        rank == lost ? void() : world.offer(rank);
+      }
+      ASSERT_TRUE(world.run_until([&] { return world.outcomes(1).size() == rounds; }));
+    }
+    world.stop(lost, false);
+    world.run_for(std::chrono::seconds(2));
+    world.offer_all();
+    ASSERT_TRUE(world.run_until([&] { return world.outcomes(lost).size() == 2; }));
+    EXPECT_EQ(world.fetches(lost), 1U);
+    EXPECT_EQ(world.fetches(1), 0U);
+    EXPECT_EQ(world.outcomes(lost).back().members.size(), 3U);
+    EXPECT_EQ(world.outcomes(lost).back(), world.outcomes(1).back());
+  }
+}
+
+// Each half has gone on by itself, and has learned.
+TEST(Agreement, TwoHalvesThatMeetTakeNothingFromEachOther) {
+  Simulation world(ring_of(4));
+  world.start_all();
+  world.offer_all();
+  ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }));
+  world.divide({0, 1});
+  const auto have = [&](std::size_t rounds) {
+    return [&world, rounds] { return have_all(world, rounds); };
+  };
+  for (std::size_t rounds = 2; rounds <= 3; ++rounds) {
+    world.offer_all();
+    ASSERT_TRUE(world.run_until(have(rounds))) << rounds;
+  }
+  world.divide({});
+  world.run_for(std::chrono::seconds(10));
+  world.offer_all();
+  ASSERT_TRUE(world.run_until(have(4)));
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(world.fetches(rank), 0U) << rank;
+    EXPECT_EQ(world.outcomes(rank).back().members.size(), 4U) << rank;
+  }
+}
+
 // It ends first; another goes on alone, and says in the middle of a round that it ends, too.
 TEST(Agreement, WhoEndsFirstCatchesUpWithARoundThatWasUnderWay) {
   for (const std::size_t first : {0U, 1U}) {
