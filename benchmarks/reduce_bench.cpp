@@ -90,7 +90,7 @@ class Bench : public RingListener {
     average_ = std::move(average);
     changed_.notify_all();
   }
-  void on_abandoned(std::int64_t, const std::string& why) override {
+  void on_abandoned(std::int64_t, const std::string& why, bool) override {
     std::fprintf(stderr, "abandoned: %s\n", why.c_str());
     values_.assign(settings_.size, 1.0F);
   }

@@ -23,7 +23,9 @@ void bind_notice(py::module_& module) {
       .value("LOST", NoticeKind::kLost)
       .value("CLOSED", NoticeKind::kClosed)
       .value("FAILED", NoticeKind::kFailed)
-      .value("REFUSED", NoticeKind::kRefused);
+      .value("REFUSED", NoticeKind::kRefused)
+      .value("NEWS", NoticeKind::kNews)
+      .value("WARNING", NoticeKind::kWarning);
   py::class_<Notice>(module, "Notice")
       .def(py::init([](NoticeKind kind, std::string peer, std::string channel, std::string text) {
              return Notice{.kind = kind,

@@ -63,7 +63,8 @@ class Losses {
       return lost_.insert(channel).second;
     }
     lost_.erase(channel);
-    return notice.kind == NoticeKind::kFailed || notice.kind == NoticeKind::kRefused;
+    return notice.kind == NoticeKind::kFailed || notice.kind == NoticeKind::kRefused ||
+           notice.kind == NoticeKind::kNews || notice.kind == NoticeKind::kWarning;
   }
 
  private:

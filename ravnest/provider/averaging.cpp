@@ -1,6 +1,7 @@
 #include "ravnest/provider/averaging.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -13,9 +14,12 @@ namespace ravnest::provider {
 
 namespace {
 
-// Of one ring, that have numbers of their own.
-constexpr std::size_t kMostStreams = 1024;
+// Of one ring, that have numbers of their own. Each has threads and connections, too.
+constexpr std::size_t kMostStreams = 64;
 constexpr std::size_t kMostTrainings = 1024;
+// From a member to another, for each part of a ring: words, values, what Gloo's meet by, and the
+// latest values.
+constexpr std::size_t kChannels = 4;
 
 bool chosen(const char* what, const std::string& word, const char* no, const char* yes) {
   if (word != no && word != yes) {
@@ -30,6 +34,28 @@ void check_range(const char* what, double value, double least, double most) {
     throw_invalid("[provider] expected ", what, " from ", least, " to ", most, ", got ", value,
                   ".");
   }
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return list;
+}
+
+// FNV-1a, the same on every machine. What may differ is left out: how often, and how patiently.
+std::int64_t digest_of(const AveragingOptions& options) {
+  std::string text = concat(transport::name_of(options.codec), " ", static_cast<int>(options.mean),
+                            " ", options.is_gloo, " ", options.with_rule, " ", options.streams);
+  if (options.outer.is_nesterov) {
+    text += concat(" ", options.outer.rate, " ", options.outer.momentum);
+  }
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const char letter : text) {
+    digest = (digest ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  return static_cast<std::int64_t>(digest >> 1);
 }
 
 }  // namespace
@@ -75,6 +101,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
 
   void start(const package::NodeRing& ring, std::size_t number) {
     const Averaging& owner = owner_;
+    members_ = ring.members.size();
     reduce::RingOptions options;
     options.ring = number;
     options.rank = owner.node_.cluster;
@@ -84,6 +111,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.codec = owner.options_.codec;
     options.mean = owner.options_.mean;
     options.needs_base = needs_base();
+    options.terms = digest_of(owner.options_);
     options.waits_for_all = !owner.goes_on_;
     options.patience = owner.options_.patience;
     for (std::size_t i = 0; i < ring.members.size(); ++i) {
@@ -122,9 +150,11 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       apply(std::move(*average));
     });
   }
-  void on_abandoned(std::int64_t round, const std::string& why) override {
-    owner_.hooks_.on_notice(concat("averaging ", round, " was abandoned: ", why), false);
-    post([this] { end_without_values(); });
+  void on_abandoned(std::int64_t round, const std::string& why, bool is_offered) override {
+    on_warning(concat("averaging ", round, " was abandoned: ", why));
+    if (!is_offered) {
+      post([this] { go_on_without(); });
+    }
   }
   void on_latest(reduce::Contribution latest, std::int64_t round) override {
     if (round > 0) {
@@ -140,8 +170,27 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       give_latest();
     });
   }
-  void on_notice(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, false); }
-  void on_waiting(const std::string& sentence) override { owner_.hooks_.on_notice(sentence, true); }
+  void on_notice(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, transport::NoticeKind::kNews);
+  }
+  void on_warning(const std::string& sentence) override {
+    owner_.hooks_.on_notice(sentence, transport::NoticeKind::kWarning);
+  }
+  void on_other_terms(const std::string& member) override {
+    post([this, member] {
+      throw_invalid("[provider] expected ", name_of_node(owner_.node_.id), " and ", member,
+                    " to average in the same way: give both the same reduce, averaging_codec, "
+                    "robust, outer, outer_lr, outer_momentum, streams and average_optim.");
+    });
+  }
+  // An averaging beside training waits, but nobody waits for it.
+  void on_waiting(const std::string& sentence) override {
+    post([this, sentence] {
+      if (owner_.hold() || owner_.is_finishing_) {
+        owner_.hooks_.on_notice(sentence, transport::NoticeKind::kWaiting);
+      }
+    });
+  }
 
  private:
   // A part that was replaced meanwhile has nothing to do any more.
@@ -163,7 +212,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
 
   void contribute(std::int64_t round) {
     taken_ = values_.take(*owner_.stage_, rule());
-    was_held_ = owner_.hold().has_value();
+    taken_after_ = owner_.stage_->updates();
     reduce::Contribution given = taken_;
     if (travels_from_base()) {
       if (base_.empty()) {
@@ -193,7 +242,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       base_ = average.result.values;
     }
     // To the last bit as all others have it, where nothing has moved since.
-    const bool is_still = average.is_final || (was_held_ && owner_.hold());
+    const bool is_still = average.is_final || taken_after_ == owner_.stage_->updates();
     if (is_still) {
       values_.set(average.result, *owner_.stage_, rule());
     } else {
@@ -203,21 +252,39 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     is_due_ = false;
     is_finished_ = average.is_final;
     committed_ = average.round;
-    owner_.on_done({.round = average.round,
-                    .members = std::move(average.members),
-                    .nbytes = average.nbytes_sent,
-                    .duration = average.duration,
-                    .is_final = average.is_final});
+    if (is_finished_ && average.members.size() < members_) {
+      on_warning(concat("the last averaging was of ", joined(average.members),
+                        " alone: the weights of other clusters may differ"));
+    }
+    owner_.on_settled();
+    owner_.hooks_.on_news({.round = average.round,
+                           .members = std::move(average.members),
+                           .nbytes = average.nbytes_sent,
+                           .duration = average.duration,
+                           .is_final = average.is_final});
   }
 
-  // The others end without values that are not finite; nothing follows that we could wait for.
-  void end_without_values() {
-    if (owner_.is_finishing_ && !is_finished_ &&
-        !reduce::are_finite(values_.take(*owner_.stage_, rule()).values)) {
-      on_notice("ends without the last averaging: its values are not finite");
+  // The others average without values that are not finite, and nothing follows that we could wait
+  // for. Where one of them has better values, ours are mended before the next averaging.
+  void go_on_without() {
+    is_due_ = false;
+    if (owner_.is_finishing_) {
+      on_warning("ends without the last averaging: its values are not finite");
       is_finished_ = true;
-      owner_.hooks_.on_changed();
+    } else {
+      ring_->fetch_latest();
     }
+    owner_.on_settled();
+  }
+
+  // What is no number here becomes that of another; what was learned stays.
+  void mend(reduce::Contribution values) {
+    const reduce::Contribution own = values_.take(*owner_.stage_, rule());
+    for (std::size_t i = 0; i < own.values.size(); ++i) {
+      values.values[i] = std::isfinite(own.values[i]) ? own.values[i] : values.values[i];
+    }
+    reduce::take_maxima(values.maxima, own.maxima);
+    values_.set(values, *owner_.stage_, rule());
   }
 
   // Our values as they are, or where there is a base that; then the momentum.
@@ -248,7 +315,9 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       outer_.set_momentum(momentum);
     }
     latest.values.resize(values_.values());
-    if (needs_base() && committed_ > 0) {  // keeps what was learned since
+    if (!reduce::are_finite(values_.take(*owner_.stage_, rule()).values)) {
+      mend(latest);
+    } else if (needs_base() && committed_ > 0) {  // keeps what was learned since
       values_.move({.values = base_, .maxima = {}}, latest, *owner_.stage_, rule());
     } else {
       values_.set(latest, *owner_.stage_, rule());
@@ -267,10 +336,11 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   Averaging& owner_;
   const AveragedValues values_;
   const std::size_t stream_;
+  std::size_t members_ = 0;
   reduce::OuterStep outer_;
-  std::vector<float> base_;     // what all members went on from, where that is needed
-  reduce::Contribution taken_;  // for the round under way
-  bool was_held_ = false;
+  std::vector<float> base_;        // what all members went on from, where that is needed
+  reduce::Contribution taken_;     // for the round under way
+  std::uint64_t taken_after_ = 0;  // updates of the stage
   bool is_due_ = false;
   bool is_finished_ = false;
   bool is_fetching_ = false;
@@ -297,6 +367,15 @@ void Averaging::stop() {
   for (const auto& part : parts) {
     part->stop();
   }
+}
+
+std::size_t Averaging::connections(const AveragingOptions& options,
+                                   const package::NodeConfig& node) {
+  std::size_t peers = 0;
+  for (const package::NodeRing& ring : node.rings) {
+    peers += std::max<std::size_t>(ring.members.size(), 1) - 1;
+  }
+  return peers * std::max<std::size_t>(options.streams, 1) * kChannels;
 }
 
 void Averaging::begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning) {
@@ -428,12 +507,11 @@ std::optional<transport::TimePoint> Averaging::hold() const {
   return is_held ? hold_until_ : std::nullopt;
 }
 
-void Averaging::on_done(const AveragingNews& news) {
+void Averaging::on_settled() {
   if (std::ranges::none_of(parts_, [](const auto& part) { return part->is_due(); })) {
     hold_until_.reset();
   }
   hooks_.on_changed();
-  hooks_.on_news(news);
 }
 
 bool Averaging::finish() {

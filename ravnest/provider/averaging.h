@@ -78,8 +78,9 @@ class Averaging {
     std::function<engine::WeightMap()> initial;       // values that the plan began with
     std::function<void()> on_changed;                 // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
-    // A sentence for people, on a ring's thread; waits are told again and again.
-    std::function<void(const std::string&, bool is_waiting)> on_notice;
+    // A sentence for people: kNews, kWarning or, again and again while training stands still,
+    // kWaiting. On a ring's thread or the loop's.
+    std::function<void(const std::string&, transport::NoticeKind kind)> on_notice;
   };
 
   Averaging(AveragingOptions options, const package::NodeConfig& node,
@@ -90,6 +91,8 @@ class Averaging {
 
   // There are others to average with.
   static bool is_needed(const package::NodeConfig& node) { return node.clusters > 1; }
+  // The most that the members of this node's rings make to it.
+  static std::size_t connections(const AveragingOptions& options, const package::NodeConfig& node);
 
   // What is averaged from here on; both outlive this or the next call.
   void begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning);
@@ -113,7 +116,7 @@ class Averaging {
   void clear_parts();
   void offer(std::size_t stream);
   void offer_due();
-  void on_done(const AveragingNews& news);
+  void on_settled();
 
   const AveragingOptions options_;
   const package::NodeConfig& node_;

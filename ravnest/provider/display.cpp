@@ -116,7 +116,10 @@ std::string Display::notice(const transport::Notice& notice, TimePoint now) {
       const bool is_awaited = !waited.empty() && waited.mapped().said;
       return say(is_awaited ? LogLevel::kInfo : LogLevel::kDebug, text);
     }
+    case NoticeKind::kNews:
+      return say(LogLevel::kInfo, text);
     case NoticeKind::kRefused:
+    case NoticeKind::kWarning:
       return say(LogLevel::kWarning, text);
     case NoticeKind::kFailed:
       // The failure of a channel ends the run, which says so.

@@ -136,13 +136,9 @@ void Provider::Impl::make_averaging() {
       callbacks_.on_averaged(news);
     }
   };
-  hooks.on_notice = [this](const std::string& text, bool is_waiting) {
+  hooks.on_notice = [this](const std::string& text, transport::NoticeKind kind) {
     if (callbacks_.on_notice) {
-      using transport::NoticeKind;
-      callbacks_.on_notice({.kind = is_waiting ? NoticeKind::kWaiting : NoticeKind::kLost,
-                            .peer = is_waiting ? std::string("averaging") : text,
-                            .channel = "reduce",
-                            .text = text});
+      callbacks_.on_notice({.kind = kind, .peer = "averaging", .channel = "reduce", .text = text});
     }
   };
   AveragingOptions averaging = options_.averaging;
@@ -155,6 +151,10 @@ void Provider::Impl::make_transport() {
                               .limits = {},
                               .credentials = {},
                               .is_network_trusted = options_.is_network_trusted};
+  // All of them may be on one machine.
+  const std::size_t averaging = Averaging::connections(options_.averaging, node_);
+  grpc.limits.connections += averaging;
+  grpc.limits.connections_per_host += averaging;
   if (options_.identity) {
     grpc.credentials = transport::make_tls_credentials(*options_.identity);
   }

@@ -270,7 +270,8 @@ class StageLoop {
   void on_hello(const Control& control);
   void do_forward(const Work& work, const std::vector<c10::IValue>& inputs);
   void do_evaluate(const Work& work, const std::vector<c10::IValue>& inputs);
-  void do_leaf(PassHeader header, const std::vector<c10::IValue>& outputs);
+  void do_leaf(PassHeader header, const std::vector<c10::IValue>& inputs,
+               const std::vector<c10::IValue>& outputs);
   void do_backward(Backward backward);
   void add_tied_gradients(const PassHeader& header);
   void send_gradients(const PassHeader& header, const PassResult& result,
@@ -281,6 +282,8 @@ class StageLoop {
                    std::vector<c10::IValue> outputs);
   bool is_refused(const Work& work);
   bool is_refused(const Backward& backward);
+  static bool has_nan(const std::vector<c10::IValue>& values);
+  std::string cause(const std::vector<c10::IValue>& inputs) const;
   void forward_refused(PassHeader header);
   void note_refusal(const PassHeader& header, const std::string& sender, const std::string& what);
   void check_skipped(const PassHeader& header);

@@ -18,20 +18,30 @@ using engine::Finiteness;
 // So many updates in a row that change nothing end the run.
 constexpr std::uint64_t kMostSkipped = 10;
 
-// An infinity may be meant: masks are made of them. Where it does harm, loss or gradients tell.
-bool has_nan(const std::vector<c10::IValue>& values) {
-  return std::ranges::any_of(values, [](const c10::IValue& value) {
-    return value.isTensor() && engine::finiteness_of(value.toTensor()) == Finiteness::kNan;
-  });
-}
-
 bool are_finite(const std::vector<at::Tensor>& tensors) {
   return std::ranges::all_of(tensors, engine::is_finite);
 }
 
 }  // namespace
 
-// Before the forward: statistics that it changes would keep what is not a number.
+// An infinity may be meant: masks are made of them. Where it does harm, loss or gradients tell.
+bool StageLoop::has_nan(const std::vector<c10::IValue>& values) {
+  return std::ranges::any_of(values, [](const c10::IValue& value) {
+    return value.isTensor() && engine::finiteness_of(value.toTensor()) == Finiteness::kNan;
+  });
+}
+
+// At the root the batch may be to blame. It is looked at afterwards: a model may well know what to
+// do about what is missing in it.
+std::string StageLoop::cause(const std::vector<c10::IValue>& inputs) const {
+  const bool is_batch =
+      options_.is_root() && !std::ranges::all_of(inputs, [](const c10::IValue& input) {
+        return !input.isTensor() || engine::is_finite(input.toTensor());
+      });
+  return is_batch ? ", and its batch has numbers that are not finite" : "";
+}
+
+// Before the forward, which would have no use for what is not a number.
 bool StageLoop::is_refused(const Work& work) {
   if (!work.header.is_training()) {
     return false;

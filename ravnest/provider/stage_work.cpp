@@ -331,13 +331,17 @@ void StageLoop::do_forward(const Work& work, const std::vector<c10::IValue>& inp
   const std::vector<c10::IValue> outputs = stage().forward(header.pass, inputs);
   fault_point("forward");
   if (options_.is_leaf()) {
-    do_leaf(header, outputs);
+    do_leaf(header, inputs, outputs);
+  } else if (options_.is_root() && has_nan(outputs)) {
+    note_refusal(header, options_.name, concat("its values are not numbers", cause(inputs)));
+    forward_refused(header);
   } else {
     send_values(header, outputs);
   }
 }
 
-void StageLoop::do_leaf(PassHeader header, const std::vector<c10::IValue>& outputs) {
+void StageLoop::do_leaf(PassHeader header, const std::vector<c10::IValue>& inputs,
+                        const std::vector<c10::IValue>& outputs) {
   PassResult result;
   std::vector<at::Tensor> gradients(outputs.size());
   if (auto graded = listener_.criterion(header, outputs)) {
@@ -359,7 +363,7 @@ void StageLoop::do_leaf(PassHeader header, const std::vector<c10::IValue>& outpu
     gradients[0] = at::scalar_tensor(header.weight, loss.options()).expand_as(loss);
   }
   if (!std::isfinite(result.loss)) {
-    note_refusal(header, options_.name, concat("the loss is ", result.loss));
+    note_refusal(header, options_.name, concat("the loss is ", result.loss, cause(inputs)));
     header.is_refused = true;
     stage().refuse(header.pass);
   }

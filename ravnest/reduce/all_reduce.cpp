@@ -21,10 +21,11 @@ std::span<const float> as_floats(const Bytes& bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-Pieces make_pieces(const RingOptions& options, std::size_t participants) {
+Pieces make_pieces(const RingOptions& options, const Task& task) {
+  const std::size_t chunk = task.largest_chunk > 0 ? task.largest_chunk : options.largest_chunk;
   return {.values = options.values,
-          .segments = participants,
-          .chunk = std::max<std::size_t>(1, options.largest_chunk / sizeof(float))};
+          .segments = task.participants.size(),
+          .chunk = std::max<std::size_t>(1, chunk / sizeof(float))};
 }
 
 Bytes decoded(const Bytes& coded, const transport::Codec& codec, std::size_t count) {
@@ -75,7 +76,7 @@ AllReduce::AllReduce(const RingOptions& options, const Task& task, Contribution 
     : options_(options),
       task_(task),
       send_(std::move(send)),
-      pieces_(make_pieces(options, task.participants.size())),
+      pieces_(make_pieces(options, task)),
       values_(std::move(contribution.values)),
       maxima_(std::move(contribution.maxima)) {
   RAVNEST_CHECK(values_.size() == options.values && maxima_.size() == options.maxima);

@@ -21,6 +21,7 @@ struct Task {
   std::vector<std::size_t> participants;  // ranks, in order; ours is one of them
   std::size_t place = 0;                  // ours among them
   std::string text;                       // what the leader's Engine::text gave
+  std::size_t largest_chunk = 0;          // bytes; 0: as the options say
 };
 
 struct Failure {

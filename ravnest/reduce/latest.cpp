@@ -69,7 +69,9 @@ void Latest::ask(TimePoint now) {
 
 void Latest::hear(std::size_t from, const FetchWord& word, const History& history, TimePoint now) {
   if (word.ask == Ask::kWant) {
-    if (word.commit <= latest_of(history)) {
+    // Two that have just begun would wait for each other.
+    const bool has_none = search_ && history.empty();
+    if (!has_none && word.commit <= latest_of(history)) {
       hooks_.say(from, {.ask = Ask::kHave, .commit = latest_of(history), .ticket = word.ticket});
     }
   } else if (word.ask == Ask::kGive) {
@@ -131,6 +133,9 @@ void Latest::give(std::int64_t ticket, Contribution latest, const Commit& commit
   }
   const Wish wish = found->second;
   wishes_.erase(found);
+  if (!are_finite(latest.values)) {
+    return;  // it will ask others
+  }
   auto sender = transport_.open(options_.members[wish.rank], channel(wish.ticket));
   sender->send({.kind = transport::MessageKind::kReduce,
                 .pass = commit.round,

@@ -25,7 +25,7 @@ Leader::Leader(const RingOptions& options, const Start& start, Text text)
     : options_(options),
       text_(std::move(text)),
       peers_(options.members.size()),
-      word_{.epoch = start.epoch, .incarnation = start.incarnation},
+      word_{.epoch = start.epoch, .incarnation = start.incarnation, .terms = options.terms},
       began_(start.now),
       newest_(start.now) {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -86,14 +86,33 @@ void Leader::update_latest() {
   }
 }
 
+// Who was away takes what the others have made meanwhile, or would pull them back. Not who has
+// gone on on its own: both have learned then, and the mean has something of both.
+void Leader::update_stale() {
+  word_.stale.clear();
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    const Commit own = latest_of(peer.word.history);
+    if (peer.is_lost) {
+      peer.lost_at = peer.lost_at.value_or(word_.latest);
+    } else if (peer.lost_at && peer.is_known && (own > *peer.lost_at || own >= word_.latest)) {
+      peer.lost_at.reset();
+    }
+    if (peer.lost_at && !peer.is_lost) {
+      word_.stale.push_back(rank);
+    }
+  }
+}
+
 bool Leader::step(TimePoint now) {
   const auto mark = [this] {
     return std::tuple(word_.phase, word_.round, word_.latest, word_.are_final, word_.lost,
-                      word_.awaited, word_.participants, word_.refused);
+                      word_.awaited, word_.participants, word_.refused, word_.stale);
   };
   const auto before = mark();
   update_lost(now);
   update_latest();
+  update_stale();
   while (true) {
     const auto phase = word_.phase;
     const auto round = word_.round;
@@ -183,7 +202,7 @@ void Leader::gather(TimePoint now) {
 // It may have said so before it heard of a round that has just been committed without it.
 bool Leader::is_ready(const Peer& peer) const {
   const Commit latest = std::max(word_.latest, latest_of(word_.history));
-  return peer.word.stage == Stage::kReady &&
+  return peer.word.stage == Stage::kReady && !peer.lost_at &&
          !is_behind(peer.word.history, latest, options_.needs_base);
 }
 
@@ -191,7 +210,8 @@ void Leader::gather_final(TimePoint now) {
   std::vector<std::size_t> ready;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    if (!is_live(peer) || peer.is_banned || peer.word.is_finished || peer.word.is_refused) {
+    // Who is but slow is waited for: without it clusters would end apart.
+    if (!is_live(peer) || peer.is_spoiling || peer.word.is_finished || peer.word.is_refused) {
       continue;
     }
     if (is_ready(peer)) {
@@ -213,7 +233,7 @@ void Leader::gather_final(TimePoint now) {
 
 void Leader::forgive() {
   for (Peer& peer : peers_) {
-    peer.is_banned = false;
+    peer.is_spoiling = false;
     peer.strikes = 0;
   }
 }
@@ -224,10 +244,7 @@ void Leader::gather_ready(TimePoint now) {
     const Peer& peer = peers_[rank];
     const bool is_needed =
         !peer.is_lost && !is_unseen(peer) && !peer.word.is_final && !peer.word.is_finished;
-    if (!is_needed) {
-      continue;
-    }
-    if (peer.is_banned) {
+    if (!is_needed || is_banned(peer)) {
       continue;
     }
     if (is_live(peer) && is_ready(peer)) {
@@ -322,8 +339,8 @@ const Leader::Peer* Leader::find_accuser(TimePoint now) {
 void Leader::strike(const MemberWord& accusation) {
   const auto rank = static_cast<std::size_t>(std::max<std::int64_t>(0, accusation.suspect));
   Peer& suspect = peers_[rank];
-  // Once is chance; but nothing else may hold up the others for ever.
-  suspect.is_banned = accusation.is_proven || ++suspect.strikes > 1;
+  suspect.is_spoiling |= accusation.is_proven;
+  ++suspect.strikes;
   abandon(concat(name(rank), " ", accusation.text));
 }
 

@@ -54,8 +54,9 @@ class Leader {
     bool is_seen = false;
     bool is_down = false;
     bool is_lost = false;
-    bool is_banned = false;  // from the next round that counts
-    int strikes = 0;         // rounds that failed because of it, since one that counted
+    bool is_spoiling = false;       // sent what nobody may, since a round that counted
+    int strikes = 0;                // rounds that failed because of it, since then
+    std::optional<Commit> lost_at;  // was away, and has nothing that is newer than this
     TimePoint heard;
     std::int64_t incarnation = 0;  // when the round began
   };
@@ -65,12 +66,15 @@ class Leader {
     return options_.waits_for_all && !peer.is_seen && is_new_ring();
   }
   bool is_live(const Peer& peer) const { return peer.is_known && !peer.is_lost; }
+  // Once is chance; but nothing else may hold up the others for ever.
+  static bool is_banned(const Peer& peer) { return peer.is_spoiling || peer.strikes > 1; }
   bool is_ready(const Peer& peer) const;
   bool is_in_round(const Peer& peer) const;
   bool is_gone(const Peer& peer) const;
 
   void update_lost(TimePoint now);
   void update_latest();
+  void update_stale();
   void collect(TimePoint now);
   void gather(TimePoint now);
   void gather_final(TimePoint now);

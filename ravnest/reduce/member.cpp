@@ -32,7 +32,9 @@ void Member::start(TimePoint now) {
   }
 }
 
-bool Member::is_behind() const { return reduce::is_behind(history_, latest_, options_.needs_base); }
+bool Member::is_behind() const {
+  return reduce::is_behind(history_, latest_, options_.needs_base || is_stale_);
+}
 
 MemberWord Member::word() const {
   const bool is_ready = is_offered_ && !is_behind();
@@ -49,6 +51,7 @@ MemberWord Member::word() const {
                   .is_refused = is_refused_,
                   .values = static_cast<std::int64_t>(options_.values),
                   .maxima = static_cast<std::int64_t>(options_.maxima),
+                  .terms = options_.terms,
                   .history = history_};
   if (round_ != 0 && stage_ == Stage::kFailed) {
     word.suspect = static_cast<std::int64_t>(failure_.suspect);
@@ -145,6 +148,9 @@ void Member::caught_up(const Commit& commit, TimePoint now) {
 }
 
 void Member::hear(std::size_t from, const MemberWord& word, TimePoint now) {
+  if (word.terms != options_.terms) {
+    return actions_.refuse_terms(from);
+  }
   links_[from].was_open = true;
   if (!leading_) {
     return;  // it will hear who leads
@@ -169,6 +175,10 @@ void Member::hear(std::size_t from, const LeaderWord& word, TimePoint now) {
   if (word.epoch % size() != static_cast<std::int64_t>(from)) {
     throw_invalid("[reduce] expected the word of a leader from member ", word.epoch % size(),
                   ", got it from ", from, ".");
+  }
+  if (word.terms != options_.terms) {
+    actions_.say(from, this->word());  // it is to know as well
+    return actions_.refuse_terms(from);
   }
   links_[from].was_open = true;
   const bool is_other =
@@ -219,6 +229,7 @@ void Member::elect(TimePoint now) {
 void Member::follow(const LeaderWord& word, TimePoint now) {
   seen_ = std::max(seen_, word.round);
   latest_ = word.latest;
+  is_stale_ = contains(word.stale, options_.rank);
   awaited_ = word.awaited;
   note_changes(word);
   settle(word);
@@ -361,7 +372,7 @@ TimePoint Member::tick(TimePoint now) {
 void Member::note_changes(const LeaderWord& word) {
   for (const std::size_t rank : word.lost) {
     if (!contains(lost_, rank) && rank != options_.rank) {
-      actions_.notice(name(rank) + " is lost; averaging goes on without it");
+      actions_.warn(name(rank) + " is lost; averaging goes on without it");
     }
   }
   for (const std::size_t rank : lost_) {
@@ -376,8 +387,8 @@ void Member::note_changes(const LeaderWord& word) {
   }
   for (const std::size_t rank : word.refused) {
     if (!contains(refused_, rank)) {
-      actions_.notice(concat(name(rank), " has values that are not finite, or not as many; round ",
-                             word.round, " goes on without them"));
+      actions_.warn(concat(name(rank), " has values that are not finite, or not as many; round ",
+                           word.round, " goes on without them"));
     }
   }
   refused_ = word.refused;

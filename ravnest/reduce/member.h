@@ -27,7 +27,10 @@ class MemberActions {
   // Again and again, until caught_up.
   virtual void catch_up(const Commit& latest) = 0;
   virtual void notice(const std::string& sentence) = 0;
+  virtual void warn(const std::string& sentence) { notice(sentence); }
   virtual void waiting(const std::string& sentence) { notice(sentence); }
+  // Its terms are not ours; again and again.
+  virtual void refuse_terms(std::size_t /*rank*/) {}
 };
 
 // One member's part of the agreement, and its leader's where it leads. Commits in two phases: who
@@ -57,6 +60,7 @@ class Member {
   const History& history() const { return history_; }
   std::size_t leader() const { return leader_rank_; }
   const std::vector<std::size_t>& lost() const { return lost_; }
+  bool is_offered() const { return is_offered_; }
   bool is_behind() const;
 
  private:
@@ -109,7 +113,8 @@ class Member {
   std::int64_t last_round_ = 0;
   std::int64_t seen_ = 0;
   History history_;
-  Commit latest_;  // of the ring
+  Commit latest_;          // of the ring
+  bool is_stale_ = false;  // to the leader: we were lost
   bool is_time_to_keep_up_ = false;
 
   std::vector<std::size_t> lost_;

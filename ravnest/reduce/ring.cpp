@@ -38,6 +38,9 @@ RingOptions checked(RingOptions options) {
                     options.members[rank].name, " twice.");
     }
   }
+  if (options.terms < 0) {
+    throw_invalid("[reduce] expected terms from 0, got ", options.terms, ".");
+  }
   if (options.silence.count() <= 0 || options.patience.count() <= 0) {
     throw_invalid("[reduce] expected silence and patience above 0 ms, got ",
                   options.silence.count(), " and ", options.patience.count(), ".");
@@ -90,7 +93,14 @@ class Ring::Core : public MemberActions, public EngineListener {
   void abandon(std::int64_t round, const std::string& why) override;
   void catch_up(const Commit& latest) override { latest_->want(latest, Clock::now()); }
   void notice(const std::string& sentence) override { listener_.on_notice(sentence); }
+  void warn(const std::string& sentence) override { listener_.on_warning(sentence); }
   void waiting(const std::string& sentence) override { listener_.on_waiting(sentence); }
+  void refuse_terms(std::size_t rank) override {
+    // Where our own words do not arrive yet, it would never know why we left.
+    if (links_->is_open(rank) && !std::exchange(has_refused_terms_, true)) {
+      listener_.on_other_terms(options_.members[rank].name);
+    }
+  }
 
  private:
   void run();
@@ -114,6 +124,7 @@ class Ring::Core : public MemberActions, public EngineListener {
   Contribution contribution_;
   TimePoint began_;
   TimePoint next_tick_;
+  bool has_refused_terms_ = false;
   bool is_doubtful_ = false;  // a round failed, perhaps by our values: look before the next
   std::uint64_t averages_ = 0;
   std::uint64_t abandoned_ = 0;
@@ -137,7 +148,7 @@ void Ring::Core::start() {
       },
       [this](std::size_t rank, const std::string& why) {
         post([this, rank, why] {
-          notice(concat(options_.members[rank].name, " sent what is no word: ", printable(why)));
+          warn(concat(options_.members[rank].name, " sent what is no word: ", printable(why)));
         });
       });
   latest_ = std::make_unique<Latest>(
@@ -206,7 +217,7 @@ void Ring::Core::attempt(const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {  // a transport that is no more; the others go on
-    notice(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
+    warn(concat(options_.members[options_.rank].name, " cannot average: ", error.what()));
   }
 }
 
@@ -233,7 +244,7 @@ void Ring::Core::hear(std::size_t rank, const Word& word) {
       member_.hear(rank, std::get<MemberWord>(word), now);
     }
   } catch (const std::invalid_argument& error) {
-    notice(concat(options_.members[rank].name, " sent what it cannot mean: ", error.what()));
+    warn(concat(options_.members[rank].name, " sent what it cannot mean: ", error.what()));
   }
   next_tick_ = std::min(next_tick_, transport::after(now, Milliseconds(1)));
 }
@@ -262,7 +273,7 @@ void Ring::Core::contribute(std::int64_t round, std::optional<Contribution> cont
 }
 
 void Ring::Core::fetch_latest() {
-  post([this] { latest_->want({}, Clock::now()); });
+  post([this] { latest_->want(latest_of(member_.history()), Clock::now()); });
 }
 
 void Ring::Core::give_latest(std::int64_t ticket, Contribution latest, std::int64_t round) {
@@ -315,7 +326,7 @@ void Ring::Core::abandon(std::int64_t round, const std::string& why) {
   ++abandoned_;
   is_doubtful_ = true;
   contribution_ = {};
-  listener_.on_abandoned(round, why);
+  listener_.on_abandoned(round, why, member_.is_offered());
 }
 
 void Ring::Core::publish() {

@@ -29,6 +29,8 @@ struct RingOptions {
   Mean mean = Mean::kPlain;
   // A member that missed a round needs its result before it takes part again.
   bool needs_base = false;
+  // A digest of whatever else must be the same for all: who has another is not averaged with.
+  std::int64_t terms = 0;
   // The first round waits for members that were never seen, however long that takes; else only for
   // `patience`, as every other.
   bool waits_for_all = true;
@@ -38,7 +40,8 @@ struct RingOptions {
   Milliseconds patience{10'000};
   // Between notices while waiting.
   Milliseconds progress{1000};
-  std::size_t largest_chunk = std::size_t{1} << 20;  // bytes of values in one message
+  // Bytes of values in one message; fewer on a slow link.
+  std::size_t largest_chunk = std::size_t{1} << 20;
 };
 
 // Called on the ring's own thread; must not block. Calls of the ring from within are fine, but
@@ -51,17 +54,22 @@ class RingListener {
   virtual void on_begin(std::int64_t round) = 0;
   // Committed: every member that took part and lives gets the same.
   virtual void on_average(Average average) = 0;
-  // No average, and nothing is to be done: the offer stands, and on_begin follows with another
-  // round. (A contribution that is not finite takes the offer back.)
-  virtual void on_abandoned(std::int64_t round, const std::string& why) = 0;
+  // No average, and nothing is to be done where the offer stands: on_begin follows with another
+  // round. A contribution that is not finite takes the offer back, and none follows before the
+  // next.
+  virtual void on_abandoned(std::int64_t round, const std::string& why, bool is_offered) = 0;
   // We were away: the values of a member that was not, as of that round.
   virtual void on_latest(Contribution latest, std::int64_t round) = 0;
   // Another member was away: answer by Ring::give_latest(ticket, …), from any thread.
   virtual void on_wanted(std::int64_t ticket) = 0;
-  // A sentence for people: "node_3 is lost; averaging goes on without it".
+  // A sentence for people: "node_3 is back".
   virtual void on_notice(const std::string& sentence) = 0;
+  // The same of what went wrong: "node_3 is lost; averaging goes on without it".
+  virtual void on_warning(const std::string& sentence) { on_notice(sentence); }
   // The same while it waits for others, again and again.
   virtual void on_waiting(const std::string& sentence) { on_notice(sentence); }
+  // This member has other terms than we. Once; nothing will be averaged with it.
+  virtual void on_other_terms(const std::string& /*member*/) {}
 };
 
 // Our membership of one ring: agrees with the others on rounds, and moves values through an engine.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -17,6 +18,12 @@ namespace {
 
 using transport::Delivery;
 
+// A chunk is a message, and whoever takes it sees nothing of it before it is whole: on a slow link
+// it must be small. After a round that failed they are.
+constexpr std::size_t kLeastChunk = std::size_t{16} << 10;
+constexpr std::size_t kSmaller = 8;
+constexpr Milliseconds kSoon{1000};  // a round that took no longer lets them grow again
+
 // Everything but the handlers and the courier runs on the ring's thread.
 class WireEngine : public Engine {
  public:
@@ -25,6 +32,7 @@ class WireEngine : public Engine {
         transport_(transport),
         listener_(listener),
         channel_(concat("reduce.", options.ring, ".data")),
+        chunk_(options.largest_chunk),
         courier_(options, transport, channel_,
                  [this](std::size_t rank, std::int64_t round, const std::string& why) {
                    listener_.post([this, rank, round, why] { on_unsent(rank, round, why); });
@@ -39,6 +47,7 @@ class WireEngine : public Engine {
   WireEngine(const WireEngine&) = delete;
   WireEngine& operator=(const WireEngine&) = delete;
 
+  std::string text(std::int64_t) override { return std::to_string(chunk_); }
   void begin(const Task& task, Contribution contribution) override;
   void abort() override;
   Result take() override;
@@ -57,6 +66,9 @@ class WireEngine : public Engine {
   void sort(Arrival arrival);
   void work(const std::function<void()>& step);
   void fail(std::size_t suspect, const std::string& why, bool is_proven = false);
+  std::size_t chunk_of(const std::string& text) const;
+  // For its own sends somebody has half of that.
+  Milliseconds patience() const { return 2 * options_.silence; }
 
   const RingOptions& options_;
   transport::Transport& transport_;
@@ -65,6 +77,8 @@ class WireEngine : public Engine {
   std::map<std::size_t, std::unique_ptr<transport::Receiver>> sources_;  // by rank
   std::optional<AllReduce> round_;
   bool is_moving_ = false;
+  std::size_t chunk_;  // bytes, where we lead
+  TimePoint began_;
   TimePoint heard_;
   std::pair<std::int64_t, std::int64_t> last_{-1, -1};  // epoch and round that began last
   std::vector<Arrival> early_;                          // of a round that is yet to begin here
@@ -115,10 +129,10 @@ void WireEngine::drain() {
 void WireEngine::sort(Arrival arrival) {
   const transport::Message& message = arrival.delivery.message;
   const std::pair of(message.epoch, message.pass);
+  heard_ = std::chrono::steady_clock::now();  // what is left of an older round comes first
   if (of > last_) {
     early_.push_back(std::move(arrival));
   } else if (of == last_ && is_moving_) {
-    heard_ = std::chrono::steady_clock::now();
     work([&] { round_->take(arrival.rank, message, arrival.delivery.parts); });
   }
 }
@@ -135,14 +149,23 @@ void WireEngine::work(const std::function<void()>& step) {
   }
 }
 
-void WireEngine::begin(const Task& task, Contribution contribution) {
+// All are told the same by the leader; whatever that is, it comes to the same for all.
+std::size_t WireEngine::chunk_of(const std::string& text) const {
+  std::size_t chunk = options_.largest_chunk;
+  std::from_chars(text.data(), text.data() + text.size(), chunk);
+  return std::clamp(chunk, std::min(kLeastChunk, options_.largest_chunk), options_.largest_chunk);
+}
+
+void WireEngine::begin(const Task& given, Contribution contribution) {
+  Task task = given;
+  task.largest_chunk = chunk_of(task.text);
   last_ = {task.epoch, task.round};
   round_.emplace(options_, task, std::move(contribution),
                  [this](std::size_t rank, transport::Message message) {
                    courier_.send(rank, std::move(message));
                  });
   is_moving_ = true;
-  heard_ = std::chrono::steady_clock::now();
+  began_ = heard_ = std::chrono::steady_clock::now();
   const std::size_t size = task.participants.size();
   const bool is_direct = round_->is_trimmed();
   for (std::size_t step = 1; step < size; ++step) {
@@ -164,6 +187,7 @@ void WireEngine::begin(const Task& task, Contribution contribution) {
 
 void WireEngine::abort() {
   is_moving_ = false;
+  chunk_ = chunk_of(std::to_string(chunk_ / kSmaller));
   round_.reset();
   courier_.clear();
 }
@@ -172,6 +196,9 @@ Engine::Result WireEngine::take() {
   RAVNEST_CHECK(round_ && !is_moving_);
   Result result = round_->result();
   round_.reset();
+  if (std::chrono::steady_clock::now() - began_ < kSoon) {
+    chunk_ = std::min(2 * chunk_, options_.largest_chunk);
+  }
   return result;
 }
 
@@ -195,11 +222,11 @@ TimePoint WireEngine::tick(TimePoint now) {
   if (!is_moving_) {
     return TimePoint::max();
   }
-  const TimePoint deadline = transport::after(heard_, options_.silence);
+  const TimePoint deadline = transport::after(heard_, patience());
   if (now < deadline) {
     return deadline;
   }
-  fail(round_->awaited(), concat("sent nothing for ", options_.silence.count(), " ms"));
+  fail(round_->awaited(), concat("sent nothing for ", patience().count(), " ms"));
   return TimePoint::max();
 }
 

@@ -109,7 +109,8 @@ Message write(const MemberWord& word) {
   for (const std::int64_t number :
        {word.leader, word.incarnation, static_cast<std::int64_t>(word.stage), word.seen,
         std::int64_t{word.is_final}, std::int64_t{word.is_finished}, std::int64_t{word.is_refused},
-        word.suspect, word.progress, std::int64_t{word.is_proven}, word.values, word.maxima}) {
+        word.suspect, word.progress, std::int64_t{word.is_proven}, word.values, word.maxima,
+        word.terms}) {
     out.put(number);
   }
   out.put_history(word.history);
@@ -124,9 +125,11 @@ Message write(const LeaderWord& word) {
     out.put(number);
   }
   out.put_history(word.history);
-  for (const auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
+  for (const auto* ranks :
+       {&word.participants, &word.lost, &word.awaited, &word.refused, &word.stale}) {
     out.put_ranks(*ranks);
   }
+  out.put(word.terms);
   return out.message(Kind::kLeader, word.epoch, word.round, word.text);
 }
 
@@ -151,6 +154,7 @@ MemberWord read_member(Reader& in, const Message& message, std::size_t members) 
   word.is_proven = in.flag();
   word.values = in.number();
   word.maxima = in.number();
+  word.terms = in.number(0, kMostDrawn);
   word.history = in.history();
   return word;
 }
@@ -163,9 +167,10 @@ LeaderWord read_leader(Reader& in, const Message& message) {
   word.are_final = in.flag();
   word.latest = in.commit();
   word.history = in.history();
-  for (auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused}) {
+  for (auto* ranks : {&word.participants, &word.lost, &word.awaited, &word.refused, &word.stale}) {
     *ranks = in.ranks();
   }
+  word.terms = in.number(0, kMostDrawn);
   return word;
 }
 

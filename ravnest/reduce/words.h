@@ -63,6 +63,7 @@ struct MemberWord {
   bool is_proven = false;   // as in Failure
   std::int64_t values = 0;  // how many a contribution has
   std::int64_t maxima = 0;
+  std::int64_t terms = 0;  // as in RingOptions
   History history;
   std::string text;  // with kFailed: why
 };
@@ -81,6 +82,8 @@ struct LeaderWord {
   std::vector<std::size_t> lost;
   std::vector<std::size_t> awaited;
   std::vector<std::size_t> refused;
+  std::vector<std::size_t> stale;  // were lost, and have to take the latest values first
+  std::int64_t terms = 0;
   std::string text;  // with kMove the engine's; with kGather why the last round was abandoned
 };
 

@@ -61,6 +61,8 @@ enum class NoticeKind : std::uint8_t {
   kClosed,   // the peer, or we, said goodbye
   kFailed,   // for good; whoever waits gets the error
   kRefused,  // somebody wanted to connect and was turned away
+  kNews,     // of no channel: something that is good to know
+  kWarning,  // of no channel: something that went wrong
 };
 
 struct Notice {

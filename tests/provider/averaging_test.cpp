@@ -3,9 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "ravnest/provider/requester.h"
@@ -64,8 +66,9 @@ planner::Plan make_plan_of(const ClusterCuts& all_cuts, const graph::Program& pr
 // The providers of both, in this process.
 class TwoClusters {
  public:
-  explicit TwoClusters(ProviderOptions options, const ClusterCuts& all_cuts = kCuts)
-      : program_(make_model()) {
+  explicit TwoClusters(ProviderOptions options, const ClusterCuts& all_cuts = kCuts,
+                       graph::Program program = make_model())
+      : program_(std::move(program)) {
     package::write_plan(program_, make_plan_of(all_cuts, program_), folder_.path());
     options_ = std::move(options);
     options_.node_data = folder_.path();
@@ -270,6 +273,59 @@ TEST(Averaging, ValuesThatAreNotFiniteDoNotHoldUpTheEnd) {
   }
   clusters.close();
 }
+
+// Makes a running mean no number, once.
+class SpoilingRule : public UpdateRule {
+ public:
+  explicit SpoilingRule(std::int64_t when) : when_(when) {}
+  void apply(const engine::GradientStep& step, engine::WeightVersions& weights) override {
+    inner_->apply(step, weights);
+    if (++updates_ == when_) {
+      weights.current()->weights.at("mean").variable_data().fill_(NAN);
+    }
+  }
+  void start_epoch() override {}
+  double rate() const override { return inner_->rate(); }
+  RuleState state() const override { return inner_->state(); }
+  void load_state(const RuleState& state, const engine::WeightMap& parameters) override {
+    inner_->load_state(state, parameters);
+  }
+
+ private:
+  const std::unique_ptr<UpdateRule> inner_ =
+      make_native_rule({.optimizer = "sgd", .optimizer_options = {{"lr", 0.05}}});
+  const std::int64_t when_;
+  std::int64_t updates_ = 0;
+};
+
+class Spoilt : public testing::TestWithParam<std::tuple<std::int64_t, bool>> {};
+
+TEST_P(Spoilt, AClusterIsMendedByTheOthersAndTakesPartAgain) {
+  const auto [when, is_nesterov] = GetParam();
+  ProviderOptions options = every(2, true);
+  options.averaging.outer.is_nesterov = is_nesterov;
+  TwoClusters clusters(options, {{}, {}});
+  clusters.adjust = [when = when](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+    if (cluster == 1) {
+      each.make_rule = [when] { return std::make_unique<SpoilingRule>(when); };
+    }
+  };
+  clusters.start();
+  const auto [first, second] = two_halves(12);
+  clusters.train(first, second);
+  clusters.end_training();
+  const engine::WeightMap found = clusters.weights(0);
+  for (const auto& [name, tensor] : found) {
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << name;
+  }
+  expect_equal(clusters.weights(1), found);
+  EXPECT_EQ(clusters.news().back().members.size(), 2U);
+  clusters.close();
+}
+
+// Before the first averaging, and between two.
+INSTANTIATE_TEST_SUITE_P(Averaging, Spoilt,
+                         testing::Combine(testing::Values(1, 5), testing::Bool()));
 
 struct Way {
   std::string name;
@@ -496,6 +552,28 @@ TEST(Averaging, StreamsTakeTurnsBetweenTwoAveragings) {
   EXPECT_EQ(done, std::vector<std::string>(2, "LLALLALLALLAL"));
 }
 
+// More of them than a provider takes connections of strangers from one machine.
+TEST(Averaging, OfManyStreamsFindsRoomForTheirConnections) {
+  constexpr std::int64_t kWidth = 32;
+  std::string text = kModel;
+  for (const auto& [narrow, wide] : std::map<std::string, std::string>{
+           {"[4, 4]", "[32, 32]"}, {"[4]", "[32]"}, {"[s0, 4]", "[s0, 32]"}}) {
+    for (std::size_t at = text.find(narrow); at != std::string::npos; at = text.find(narrow)) {
+      text.replace(at, narrow.size(), wide);
+    }
+  }
+  ProviderOptions options = every(1000);
+  options.averaging.streams = 48;
+  TwoClusters clusters(options, {{}, {}}, make_model(text, kWidth));
+  clusters.start();
+  const Batch batch{.x = at::randn({8, kWidth}), .t = at::randn({8, kWidth})};
+  clusters.train({batch}, {batch});
+  clusters.end_training();
+  EXPECT_EQ(clusters.news().size(), 2 * options.averaging.streams);
+  expect_equal(clusters.weights(1), clusters.weights(0));
+  clusters.close();
+}
+
 // The first is offered when the epoch's first batch is there already.
 TEST(Averaging, StreamsOfAnEpochAreSpreadOverTheNext) {
   const auto done = follow_streams({.schedule = Schedule::kSync}, {0, 0, 0, 0, 1, 1, 1, 2, 2, 2});
@@ -566,12 +644,50 @@ TEST(Averaging, ASecondTrainingAveragesAgain) {
   EXPECT_GT(clusters.news().size(), before);
 }
 
+TEST(Averaging, ClustersThatWouldAverageInOtherWaysAreBothRefused) {
+  const std::vector<std::function<void(AveragingOptions&)>> others{
+      [](AveragingOptions& each) { each.outer.is_nesterov = true; },
+      [](AveragingOptions& each) { each.codec = transport::parse_codec("int8"); },
+      [](AveragingOptions& each) { each.streams = 2; },
+      [](AveragingOptions& each) { each.with_rule = true; },
+      [](AveragingOptions& each) { each.is_gloo = true; }};
+  for (std::size_t index = 0; index < others.size(); ++index) {
+    SCOPED_TRACE(index);
+    TwoClusters clusters(every(1), {{}, {}});
+    clusters.adjust = [&](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+      if (cluster == 1) {
+        others[index](each.averaging);
+      }
+    };
+    clusters.start();
+    const Batch batch = make_batches(1)[0];
+    for (const std::size_t cluster : {0U, 1U}) {
+      try {
+        clusters.submit(cluster, batch);
+      } catch (const std::invalid_argument&) {  // it has ended already
+      }
+    }
+    for (const std::size_t cluster : {0U, 1U}) {
+      try {
+        clusters.root(cluster).wait_for_training(0, kLonger);
+        ADD_FAILURE() << "node_" << cluster << " went on";
+      } catch (const std::invalid_argument& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("node_0"), std::string::npos) << text;
+        EXPECT_NE(text.find("node_1"), std::string::npos) << text;
+        EXPECT_NE(text.find("average in the same way"), std::string::npos) << text;
+      }
+    }
+  }
+}
+
 TEST(Averaging, RefusesWordsThatAreNone) {
   EXPECT_THROW(to_options({.averaging = "sometimes"}), std::invalid_argument);
   EXPECT_THROW(to_options({.codec = "int7"}), std::invalid_argument);
   EXPECT_THROW(to_options({.robust = "median"}), std::invalid_argument);
   EXPECT_THROW(to_options({.outer = "adam"}), std::invalid_argument);
   EXPECT_THROW(to_options({.streams = 0}), std::invalid_argument);
+  EXPECT_THROW(to_options({.streams = 65}), std::invalid_argument);
   EXPECT_THROW(to_options({.patience = -1.0}), std::invalid_argument);
   EXPECT_FALSE(to_options({}).every);
   EXPECT_EQ(to_options({.every = 8}).every, 8);

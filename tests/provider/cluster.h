@@ -77,15 +77,15 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-inline graph::Program make_model(const std::string& text = kModel) {
+inline graph::Program make_model(const std::string& text = kModel, std::int64_t width = 4) {
   const graph::Program program = graph::parse_text(text);
   at::manual_seed(3);
   engine::WeightMap weights;
   for (const graph::Weight& weight : program.weights) {
     const bool is_variance = weight.name == "var" || weight.name == "c";
     const std::vector<std::int64_t> sizes = weight.name.size() == 1 && weight.name != "c"
-                                                ? std::vector<std::int64_t>{4, 4}
-                                                : std::vector<std::int64_t>{4};
+                                                ? std::vector<std::int64_t>{width, width}
+                                                : std::vector<std::int64_t>{width};
     at::Tensor value = is_variance             ? at::ones(sizes)
                        : weight.name == "mean" ? at::zeros(sizes)
                                                : at::randn(sizes) * 0.5;

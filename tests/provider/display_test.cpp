@@ -39,6 +39,8 @@ class Shown {
     hear(NoticeKind::kRefused, "refused");
     hear(NoticeKind::kLost, "lost");
     hear(NoticeKind::kOpen, "open again");
+    hear(NoticeKind::kNews, "is back", "reduce");
+    hear(NoticeKind::kWarning, "abandoned", "reduce");
     hear(NoticeKind::kFailed, "nothing saved", "");
     text += display.averaged(
         {.round = 3, .members = {"node_0", "node_4"}, .nbytes = 5200, .duration = milliseconds(7)});
@@ -128,12 +130,13 @@ TEST(Display, EachLevelSaysWhatItIsFor) {
     return shown.text;
   };
   EXPECT_EQ(said(LogLevel::kDebug),
-            "open\nclosed\nrefused\nlost\nopen again\nnothing saved\n"
+            "open\nclosed\nrefused\nlost\nopen again\nis back\nabandoned\nnothing saved\n"
             "node_0: averaging 3 with node_4 (7 ms, 5.20 kB)\n"
             "node_0: checkpoint after 100 batches in checkpoint\n"
             "node_0: weights after 120 batches in weights\nsaid\n");
-  EXPECT_EQ(said(LogLevel::kInfo), "refused\nlost\nopen again\nnothing saved\nsaid\n");
-  EXPECT_EQ(said(LogLevel::kWarning), "refused\nlost\nnothing saved\n");
+  EXPECT_EQ(said(LogLevel::kInfo),
+            "refused\nlost\nopen again\nis back\nabandoned\nnothing saved\nsaid\n");
+  EXPECT_EQ(said(LogLevel::kWarning), "refused\nlost\nabandoned\nnothing saved\n");
   EXPECT_EQ(said(LogLevel::kError), "nothing saved\n");
   EXPECT_EQ(said(LogLevel::kQuiet), "");
 }

@@ -182,6 +182,33 @@ TEST_F(BadLeaf, EndsTheRunWithTenBadGradientsInARow) {
   }
 }
 
+TEST(BadBatch, ChangesNeitherWeightsNorStatisticsAndIsNamed) {
+  for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {3}}) {
+    SCOPED_TRACE(cuts.size());
+    Notices notices;
+    TestCluster cluster(cuts);
+    for (std::size_t stage = cluster.size(); stage-- > 0;) {
+      cluster.start(stage, stage == 0 ? notices.callbacks() : ProviderCallbacks{});
+    }
+    std::vector<Batch> batches = make_batches(3);
+    batches[1].x[5][1] = std::numeric_limits<float>::quiet_NaN();
+    cluster.train({batches[0]});
+    ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+    const engine::WeightMap before = cluster.root().weights();
+    ASSERT_TRUE(before.contains("mean"));
+    cluster.train({batches[1]});
+    ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+    expect_equal(cluster.root().weights(), before);
+    const auto refused = notices.refused();
+    ASSERT_EQ(refused.size(), 1U);
+    EXPECT_NE(refused[0].text.find("its batch has numbers that are not finite"), std::string::npos)
+        << refused[0].text;
+    cluster.train({batches[2]});
+    ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+    EXPECT_FALSE(cluster.root().weights().at("mean").equal(before.at("mean")));
+  }
+}
+
 // A leaf whose root is not what it should be.
 class BadRoot : public testing::Test {
  protected:

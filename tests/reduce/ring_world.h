@@ -161,7 +161,10 @@ class TestMember : public RingListener {
       ring_.offer();
     }
   }
-  void on_abandoned(std::int64_t, const std::string& why) override { abandoned.add(why); }
+  void on_abandoned(std::int64_t, const std::string& why, bool is_offered) override {
+    withdrawn.add(!is_offered);
+    abandoned.add(why);
+  }
   void on_latest(Contribution values, std::int64_t round) override {
     latest.add({.round = round, .result = std::move(values)});
   }
@@ -194,6 +197,7 @@ class TestMember : public RingListener {
   transport::Log<Average> averages;
   transport::Log<std::size_t> rounds;  // 1, 2, …: so many averages
   transport::Log<std::string> abandoned;
+  transport::Log<bool> withdrawn;  // with each of those: the offer is taken back
   transport::Log<Average> latest;
   transport::Log<std::int64_t> wanted;
   transport::Log<std::string> notices;

@@ -79,6 +79,12 @@ class Simulation {
     }
     start(rank);
   }
+  // As by SIGSTOP, and on again: what came meanwhile is heard then.
+  void stop(std::size_t rank, bool is_stopped = true) { nodes_[rank]->is_stopped = is_stopped; }
+  // Nothing passes between these and the others.
+  void divide(std::set<std::size_t> half) { half_ = std::move(half); }
+  // None of its values arrive; its words do.
+  void choke(std::size_t rank, bool is_choked = true) { nodes_[rank]->is_choked = is_choked; }
   // Its contributions are not finite.
   void spoil(std::size_t rank, bool is_spoilt = true) { nodes_[rank]->is_spoilt = is_spoilt; }
   // It never contributes.
@@ -132,6 +138,8 @@ class Simulation {
     bool is_new = false;  // started anew: what it applied before is forgotten
     bool is_alive = true;
     bool is_mute = false;
+    bool is_stopped = false;
+    bool is_choked = false;
     bool is_spoilt = false;
     bool is_stalled = false;
     std::deque<std::function<void()>> tasks;
@@ -330,7 +338,8 @@ class Simulation {
     }
     const std::size_t number = messages_++;
     const bool is_values = message.fields.size() == 5;
-    if (is_values && stalled_.contains({from, to, message.epoch, message.pass})) {
+    if (is_values &&
+        (sender.is_choked || stalled_.contains({from, to, message.epoch, message.pass}))) {
       return;
     }
     for (const Order& order : orders_) {
@@ -350,7 +359,8 @@ class Simulation {
       }
       return;
     }
-    if (!sender.is_mute) {
+    const bool is_divided = !half_.empty() && half_.contains(from) != half_.contains(to);
+    if (!sender.is_mute && !is_divided) {
       channels_[{from, to, channel}].push_back(
           {from, to, message, channel, number, nodes_[to].get()});
     }
@@ -361,7 +371,7 @@ class Simulation {
       restart(rank);
     }
     for (const auto& node : nodes_) {
-      if (node->is_alive && !node->tasks.empty()) {
+      if (node->is_alive && !node->is_stopped && !node->tasks.empty()) {
         const auto task = std::move(node->tasks.front());
         node->tasks.pop_front();
         task();
@@ -374,13 +384,14 @@ class Simulation {
     }
     TimePoint next = TimePoint::max();
     for (const auto& node : nodes_) {
-      if (node->is_alive && node->has_started) {
+      if (node->is_alive && !node->is_stopped && node->has_started) {
         tick(*node);
         next = std::min(next, node->deadline);
       }
     }
-    const bool is_idle = std::ranges::all_of(
-        nodes_, [](const auto& node) { return !node->is_alive || node->tasks.empty(); });
+    const bool is_idle = std::ranges::all_of(nodes_, [](const auto& node) {
+      return !node->is_alive || node->is_stopped || node->tasks.empty();
+    });
     if (is_idle && channels_.empty()) {
       now_ = std::max(now_ + Milliseconds(1), std::min(next, now_ + std::chrono::seconds(1)));
     }
@@ -434,7 +445,11 @@ class Simulation {
       }
       if (receiver.is_alive && receiver.has_started && &receiver == parcel.receiver) {
         now_ += std::chrono::microseconds(100);
-        hear(receiver, parcel);
+        if (receiver.is_stopped) {
+          receiver.tasks.emplace_back([this, &receiver, parcel] { hear(receiver, parcel); });
+        } else {
+          hear(receiver, parcel);
+        }
         return true;
       }
     }
@@ -478,6 +493,7 @@ class Simulation {
   std::map<std::tuple<std::size_t, std::size_t, std::string>, std::deque<Parcel>> channels_;
   std::vector<Order> orders_;
   std::vector<std::size_t> restarts_;
+  std::set<std::size_t> half_;
   std::set<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t>> stalled_;
   std::size_t messages_ = 0;
   std::size_t faults_ = 0;

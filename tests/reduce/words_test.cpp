@@ -19,6 +19,8 @@ LeaderWord leader_word() {
           .lost = {1},
           .awaited = {},
           .refused = {1},
+          .stale = {0},
+          .terms = 8,
           .text = "tcp://127.0.0.1:1"};
 }
 
@@ -34,6 +36,7 @@ MemberWord member_word() {
           .progress = 12,
           .values = 1000,
           .maxima = 3,
+          .terms = 8,
           .history = {{.epoch = 3, .round = 1}},
           .text = "sent nothing"};
 }
@@ -54,11 +57,14 @@ TEST(Words, AreReadAsTheyWereSaid) {
   EXPECT_EQ(leader.history, leader_word().history);
   EXPECT_EQ(leader.participants, (std::vector<std::size_t>{0, 2}));
   EXPECT_EQ(leader.lost, std::vector<std::size_t>{1});
+  EXPECT_EQ(leader.stale, std::vector<std::size_t>{0});
+  EXPECT_EQ(leader.terms, 8);
   EXPECT_EQ(leader.text, "tcp://127.0.0.1:1");
   const auto member = std::get<MemberWord>(read_word(to_message(member_word()), 3));
   EXPECT_EQ(member.stage, Stage::kFailed);
   EXPECT_EQ(member.suspect, 2);
   EXPECT_EQ(member.progress, 12);
+  EXPECT_EQ(member.terms, 8);
   EXPECT_EQ(member.text, "sent nothing");
 }
 

@@ -119,12 +119,12 @@ std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue
   pass.version = version_for_forward();
   pass.updates = updates_;
   pass.inputs = std::move(inputs);
+  for (const std::string& name : changed_buffers_) {
+    pass.buffers.emplace(name, pass.version->weights.at(name).clone());
+  }
   std::vector<c10::IValue> results;
   if (options_.memory == PassMemory::kRecompute) {
     pass.random_state = default_generator().get_state();
-    for (const std::string& name : changed_buffers_) {
-      pass.buffers.emplace(name, pass.version->weights.at(name).clone());
-    }
     const at::NoGradGuard no_grad;
     // The shapes and the random draws are those of the real forward.
     results = compute(pass);
@@ -141,6 +141,7 @@ std::vector<c10::IValue> Stage::forward(std::int64_t id, std::vector<c10::IValue
     pass.outputs = compute(pass);
     results = cut_off(pass.outputs);
   }
+  keep_finite(pass);
   passes_.emplace(id, std::move(pass));
   return results;
 }
@@ -160,6 +161,21 @@ std::vector<c10::IValue> inputs_to_change(std::vector<c10::IValue> inputs,
 }
 
 }  // namespace
+
+// Running statistics never lose an infinity again: those of such a pass are put back.
+void Stage::keep_finite(Pass& pass) const {
+  const WeightMap& weights = pass.version->weights;
+  const bool is_good = std::ranges::all_of(
+      changed_buffers_, [&](const std::string& name) { return is_finite(weights.at(name)); });
+  for (const auto& [name, before] : pass.buffers) {
+    if (!is_good) {
+      weights.at(name).variable_data().copy_(before);
+    }
+  }
+  if (options_.memory == PassMemory::kStash) {
+    pass.buffers.clear();
+  }
+}
 
 std::vector<c10::IValue> Stage::compute(const Pass& pass) const {
   return program_.run_with(pass.version->weights, inputs_to_change(pass.inputs, changed_inputs_),

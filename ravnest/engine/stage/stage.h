@@ -50,7 +50,8 @@ class Stage {
   Stage(BoundProgram program, StageOptions options, ApplyStep apply);
 
   // Flat inputs to flat outputs, cut off from this stage's autograd graph. A pass has an id
-  // of its own until its backward is done.
+  // of its own until its backward is done. Buffers that it would make infinite, or no numbers, stay
+  // as they were.
   std::vector<c10::IValue> forward(std::int64_t pass, std::vector<c10::IValue> inputs);
 
   // Gradients of the outputs, undefined where there is none; of the inputs in return,
@@ -105,12 +106,13 @@ class Stage {
     std::vector<c10::IValue> inputs;
     std::vector<c10::IValue> outputs;  // empty where they are computed again
     at::Tensor random_state;           // where they are
-    WeightMap buffers;                 // and those that the forward changes, as they were
+    WeightMap buffers;                 // where they are: those that the forward changes, before it
     bool is_refused = false;
   };
 
   void find_changed();
   std::shared_ptr<const WeightVersion> version_for_forward() const;
+  void keep_finite(Pass& pass) const;
   std::vector<c10::IValue> compute(const Pass& pass) const;
   std::vector<c10::IValue> compute_again(const Pass& pass) const;
   std::vector<at::Tensor> differentiate(Pass& pass, std::int64_t id,
