@@ -109,9 +109,21 @@ TEST(Artifacts, AFileOfOursMayBeOnItsWayFromSomebodyElse) {
   const Hash hash = sha256_of("abcdef");
   const auto upload = artifacts.begin(hash, 6);
   artifacts.put(*upload, 0, bytes_of("abc"));
-  EXPECT_EQ(artifacts.put_file(folder.path() / "file"), hash);
+  EXPECT_EQ(artifacts.take_file(folder.path() / "file"), hash);
   EXPECT_EQ(artifacts.put(*upload, 3, bytes_of("def")), 6);
   EXPECT_EQ(text_of(artifacts.get(hash)), "abcdef");
+  EXPECT_EQ(artifacts.nbytes(), 6);
+}
+
+TEST(Artifacts, AFileOfOursIsOnTheDiskOnce) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path() / "artifacts");
+  for (int i = 0; i < 2; ++i) {
+    std::ofstream(folder.path() / "file") << "abcdef";
+    EXPECT_EQ(artifacts.take_file(folder.path() / "file"), sha256_of("abcdef"));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "file"));
+  }
+  EXPECT_EQ(text_of(artifacts.get(sha256_of("abcdef"))), "abcdef");
   EXPECT_EQ(artifacts.nbytes(), 6);
 }
 
