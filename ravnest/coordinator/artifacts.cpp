@@ -267,8 +267,9 @@ std::int64_t Artifacts::finish(Upload& upload) {
 Hash Artifacts::take_file(const fs::path& file) {
   const Hash hash = trust::to_hex(trust::sha256_file(file));
   std::error_code error;
+  std::error_code ignored;
   if (has(hash)) {
-    fs::remove(file, error);
+    fs::remove(file, ignored);
     return hash;
   }
   // Beside the uploads, so that nobody who sends the same one is in the way.
@@ -277,13 +278,15 @@ Hash Artifacts::take_file(const fs::path& file) {
   const fs::path taken = folder_ / "parts" / concat("taken-", ++taken_);
   fs::rename(file, taken, error);
   if (error == std::errc::cross_device_link && fs::copy_file(file, taken, error)) {
-    fs::remove(file, error);
+    fs::remove(file, ignored);
   }
   if (error) {
+    fs::remove(taken, ignored);
     add_bytes(-size);
     throw Error(ErrorKind::kIo,
                 concat("[coordinator] cannot keep '", file.string(), "': ", error.message(), "."));
   }
+  fs::last_write_time(taken, fs::file_time_type::clock::now(), ignored);  // its age, for sweep()
   const std::scoped_lock lock(mutex_);
   place(taken, hash, size);
   return hash;
