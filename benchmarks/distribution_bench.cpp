@@ -1,6 +1,6 @@
 // A sub-model on its way from a server to a provider, on loopback, against a plain TCP copy of the
-// same file, in turns. Prints JSON: pairs of GB/s, and what each side's memory grew by, the mapped
-// file apart.
+// same file, in turns. Prints JSON: pairs of GB/s, and what each side's memory grew by since before
+// the upload, the mapped file apart.
 //
 //   distribution_bench SERVER DATA PID MEGABYTES ROUNDS
 //
@@ -59,7 +59,8 @@ double own_megabytes(const std::string& pid) {
   return kilobytes / 1024.0;
 }
 
-// The most that a process has grown by since the start.
+// The most that a process has grown by since the start. It looks all the time, in both sides'
+// turns.
 class Growth {
  public:
   explicit Growth(std::string pid)
@@ -140,6 +141,8 @@ void run(const std::vector<std::string>& words) {
   const control::Client client(
       words.at(0), authority.make_identity({trust::make_member_id(), trust::Role::kServer},
                                            trust::valid_for(std::chrono::days(1), now)));
+  const Growth server(words.at(2));
+  const Growth own(std::to_string(::getpid()));
   const auto megabytes = static_cast<std::size_t>(std::stoul(words.at(3)));
   const fs::path folder = fs::path(words.at(1)) / "bench";
   fs::create_directories(folder);
@@ -149,14 +152,8 @@ void run(const std::vector<std::string>& words) {
   coordinator::Hash hash;
   const double up = seconds_of([&] { hash = client.upload(model); });
   std::string pairs;
-  double server = 0.0;
-  double own = 0.0;
   const auto ours = [&] {
-    const Growth there(words.at(2));
-    const Growth here(std::to_string(::getpid()));
     const double rate = gigabytes / seconds_of([&] { client.download(hash, folder / "ours"); });
-    server = std::max(server, there.most());
-    own = std::max(own, here.most());
     fs::remove(folder / "ours");
     return rate;
   };
@@ -176,7 +173,7 @@ void run(const std::vector<std::string>& words) {
   }
   fs::remove_all(folder);
   std::cout << concat("{\"pairs\": [", pairs, "], \"upload\": ", gigabytes / up,
-                      ", \"server_mb\": ", server, ", \"own_mb\": ", own, "}\n");
+                      ", \"server_mb\": ", server.most(), ", \"own_mb\": ", own.most(), "}\n");
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ PROGRAMS = ROOT / "build/release/benchmarks"
 PATIENCE = 120.0  # seconds; whatever takes longer hangs
 PROVIDERS = 1000
 MEGABYTES = 400
+CHECKPOINT_EVERY = 100  # updates: fit()'s own
 
 
 def within(name: str, values: list[float], most: float, unit: str) -> Ratio:
@@ -135,10 +136,18 @@ class Times(list):
         super().append(value)
 
 
-def train(server: Server, model: str, passes: int, providers: int, first: Callable = int) -> Times:
-    """Trains an epoch of one batch, then one of so many. `first` is called after the former."""
+def train(
+    server: Server,
+    model: str,
+    passes: int,
+    providers: int,
+    first: Callable = int,
+    losses: Times | None = None,
+) -> Times:
+    """Trains an epoch of one batch, then one of so many, whose losses it gives. `first` is called
+    after the former."""
     module, inputs, target, loss_of, _ = make_work(model)
-    losses = Times()
+    losses = Times() if losses is None else losses
 
     class Batches:
         count = 1
@@ -193,16 +202,46 @@ def measure_join(effort: Effort) -> list[Ratio]:
     return [within("server/join to first pass", seconds, 3.0, "s")]
 
 
+def measure_rejoin(effort: Effort) -> list[Ratio]:
+    """From the start of `ravnest join` to the next loss of a job whose only provider was lost."""
+    seconds = []
+    for _ in range(2 if effort.min_pairs < 9 else 7):
+        with serving() as server:
+            losses = Times()
+            told = {"losses": losses}
+            thread = threading.Thread(target=train, args=(server, "cnn", 2000, 1), kwargs=told)
+            server.join("first")
+            server.wait_for_free(1)
+            thread.start()
+            wait_for(lambda losses=losses: losses, "the job trains")
+            server.joined[0].kill()
+            wait_for(
+                lambda server=server: server.state()["jobs"][0]["phase"] == "paused",
+                "the job waits for another provider",
+            )
+            start = time.perf_counter()
+            server.join("second")
+            wait_for(lambda losses=losses, start=start: losses.at[-1] > start, "it trains again")
+            seconds.append(next(at for at in losses.at if at > start) - start)
+            thread.join(PATIENCE)
+    return [within("server/join to the next pass", seconds, 3.0, "s")]
+
+
 def measure_rate(effort: Effort) -> list[Ratio]:
-    """Two stages of the GPT: by way of a server, over plain scripts."""
+    """Two stages of the GPT: by way of a server, over plain scripts.
+
+    As many passes as lie between two checkpoints are timed, and one of these with them; the plain
+    scripts keep none.
+    """
     load = MODELS["gpt"]
+    passes = load.warmup + CHECKPOINT_EVERY + 5  # the last ones find an emptying pipeline
     pairs = []
     with serving() as server, planned("gpt") as (folder, _):
         for name in ("one", "two"):
             server.join(name)
         for _ in range(2 if effort.min_pairs < 9 else 5):
             server.wait_for_free(2)
-            times = train(server, "gpt", load.passes, 2).at[load.warmup : -4]
+            times = train(server, "gpt", passes, 2).at[load.warmup : -4]
             batch = len(make_work("gpt")[1])
             ours = batch * (len(times) - 1) / (times[-1] - times[0])
             pairs.append((ours, rate(stages("gpt", folder, load))))
@@ -253,9 +292,10 @@ def measure_thousand(effort: Effort) -> list[Ratio]:
 
 
 def measure_plan(_: Effort) -> list[Ratio]:
+    """All that the server does for one: makes it, cuts the model, keeps every stage's files."""
     said = subprocess.check_output([PROGRAMS / "coordinator_bench", "--quick"], text=True)
     line = next(line for line in said.splitlines() if line.startswith("plan over 1,000 providers"))
-    return [within("server/plan of 1,000", [float(line.split()[-2])], 1.0, "s")]
+    return [within("server/plan of 1,000, with all files", [float(line.split()[-2])], 1.0, "s")]
 
 
 def expect(process: subprocess.Popen, word: str) -> str:
@@ -283,6 +323,7 @@ def measure_distribution(effort: Effort) -> list[Ratio]:
 JOBS = {
     "ready": measure_ready,
     "join": measure_join,
+    "rejoin": measure_rejoin,
     "gpt": measure_rate,
     "binary": measure_size,
     "thousand": measure_thousand,

@@ -26,6 +26,18 @@ void sync_folder(const std::filesystem::path& target) {
 
 }  // namespace
 
+void sync_disk_of(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int failure = fd < 0 || ::syncfs(fd) != 0 ? errno : 0;
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  if (failure != 0) {
+    errno = failure;
+    throw_io(folder, "write");
+  }
+}
+
 AtomicFile::AtomicFile(std::filesystem::path target, FileAccess access)
     : target_(std::move(target)) {
   std::error_code unknown;
@@ -71,13 +83,16 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(const std::string& text) { write(std::as_bytes(std::span(text))); }
 
-void AtomicFile::commit() {
-  if (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0) {
+void AtomicFile::commit(Durability durability) {
+  const bool syncs = durability == Durability::kAtCommit;
+  if ((syncs && ::fsync(fd_) != 0) || ::rename(temporary_.c_str(), target_.c_str()) != 0) {
     throw_io(target_, "write");
   }
   ::close(fd_);
   fd_ = -1;
-  sync_folder(target_);
+  if (syncs) {
+    sync_folder(target_);
+  }
 }
 
 }  // namespace ravnest

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "ravnest/base/atomic_file.h"
 #include "ravnest/base/error.h"
 #include "ravnest/trust/digest.h"
 
@@ -95,7 +96,7 @@ Artifacts::Artifacts(fs::path folder, ArtifactsOptions options)
   make_folder(folder_ / "parts");
   for (const auto& entry : fs::directory_iterator(folder_ / "parts")) {
     if (!is_hash(entry.path().filename().string())) {
-      fs::remove(entry.path());  // a copy that was cut off
+      fs::remove(entry.path());  // one that was being taken
     }
   }
   nbytes_ = size_of_folder(folder_) + size_of_folder(folder_ / "parts");
@@ -330,23 +331,31 @@ std::int64_t Artifacts::finish(Upload& upload) {
   return upload.size;
 }
 
-Hash Artifacts::put_file(const fs::path& file) {
+Hash Artifacts::take_file(const fs::path& file) {
   const Hash hash = trust::to_hex(trust::sha256_file(file));
+  std::error_code error;
+  std::error_code ignored;
   if (has(hash)) {
+    fs::remove(file, ignored);
     return hash;
   }
   // Beside the uploads, so that nobody who sends the same one is in the way.
   const std::int64_t size = size_of(file);
   add_bytes(size);
-  const fs::path copy = folder_ / "parts" / concat("copy-", ++copies_);
-  std::error_code error;
-  if (!fs::copy_file(file, copy, fs::copy_options::overwrite_existing, error)) {
+  const fs::path taken = folder_ / "parts" / concat("taken-", ++taken_);
+  fs::rename(file, taken, error);
+  if (error == std::errc::cross_device_link && fs::copy_file(file, taken, error)) {
+    fs::remove(file, ignored);
+  }
+  if (error) {
+    fs::remove(taken, ignored);
     add_bytes(-size);
     throw Error(ErrorKind::kIo,
                 concat("[coordinator] cannot keep '", file.string(), "': ", error.message(), "."));
   }
+  fs::last_write_time(taken, fs::file_time_type::clock::now(), ignored);  // its age, for sweep()
   const std::scoped_lock lock(mutex_);
-  place(copy, hash, size);
+  place(taken, hash, size);
   return hash;
 }
 
@@ -360,16 +369,7 @@ void Artifacts::place(const fs::path& file, const Hash& hash, std::int64_t size)
   }
 }
 
-void Artifacts::sync() const {
-  const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || ::syncfs(fd) != 0) {
-    const int error = errno;
-    ::close(fd);
-    errno = error;
-    throw_io("write", folder_);
-  }
-  ::close(fd);
-}
+void Artifacts::sync() const { sync_disk_of(folder_); }
 
 Bytes Artifacts::get(std::string_view hash) const {
   const fs::path path = path_of(hash);

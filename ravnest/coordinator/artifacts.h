@@ -57,8 +57,9 @@ class Artifacts {
   // The next part, at what received() or the last put() gave. The last part checks the hash: where
   // it is another, the parts are gone and it throws std::invalid_argument.
   std::int64_t put(Upload& upload, std::int64_t offset, std::span<const std::byte> part);
-  // The whole of a file of ours. Safe from a crash of the machine after sync(): one for many.
-  Hash put_file(const std::filesystem::path& file);
+  // The whole of a file of ours, which moves here. Safe from a crash of the machine after sync():
+  // one for many.
+  Hash take_file(const std::filesystem::path& file);
   void sync() const;
 
   // Pages are read as they are touched; the bytes stay after drop(). Throws std::invalid_argument
@@ -89,8 +90,8 @@ class Artifacts {
 
   const std::filesystem::path folder_;
   const ArtifactsOptions options_;
-  std::atomic<std::int64_t> copies_ = 0;  // for their names
-  mutable std::mutex mutex_;              // guards what follows
+  std::atomic<std::int64_t> taken_ = 0;  // files, for their names
+  mutable std::mutex mutex_;             // guards what follows
   std::map<Hash, std::weak_ptr<Upload>> uploads_;
   std::int64_t nbytes_ = 0;
   struct Sent {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,57 +24,100 @@ using Json = nlohmann::json;
 
 // Writing ----------------------------------------------------------------------------------------
 
-struct Writer {
-  Json object = Json::object();
+// Straight to text: a job of many providers has line-ups of many, each of which is told them all.
+class Writer {
+ public:
+  explicit Writer(std::string& text) : text_(text) {}
 
   template <typename T>
   void operator()(const char* key, const T& value) {
-    object[key] = write(value);
+    text_ += text_.back() == '{' ? "\"" : ",\"";
+    text_ += key;
+    text_ += "\":";
+    add(value);
   }
 
-  static Json write(const std::string& value) { return value; }
-  static Json write(std::int64_t value) { return value; }
-  static Json write(bool value) { return value; }
-  static Json write(double value) { return value; }
+  void add(std::string_view value);
+  void add(const std::string& value) { add(std::string_view(value)); }
+  void add(std::int64_t value) { text_ += std::to_string(value); }
+  void add(bool value) { text_ += value ? "true" : "false"; }
+  void add(double value) { text_ += Json(value).dump(); }
 
   template <typename T>
     requires std::is_enum_v<T>
-  static Json write(T value) {
-    return std::string(to_string(value));
+  void add(T value) {
+    add(std::string_view(to_string(value)));
   }
 
   template <typename T>
-  static Json write(const std::vector<T>& values) {
-    Json list = Json::array();
-    for (const T& value : values) {
-      list.push_back(write(value));
-    }
-    return list;
+  void add(const std::vector<T>& values) {
+    add_list(values, [this](const T& value) { add(value); });
   }
 
   // As pairs: keys may be numbers.
   template <typename Key, typename T>
-  static Json write(const std::map<Key, T>& values) {
-    Json list = Json::array();
-    for (const auto& [key, value] : values) {
-      list.push_back(Json::array({write(key), write(value)}));
-    }
-    return list;
+  void add(const std::map<Key, T>& values) {
+    add_list(values, [this](const auto& entry) {
+      text_ += '[';
+      add(entry.first);
+      text_ += ',';
+      add(entry.second);
+      text_ += ']';
+    });
   }
 
   template <typename T>
-  static Json write(const std::optional<T>& value) {
-    return value ? write(*value) : Json();
+  void add(const std::optional<T>& value) {
+    if (value) {
+      add(*value);
+    } else {
+      text_ += "null";
+    }
   }
 
   template <typename T>
     requires std::is_class_v<T>
-  static Json write(const T& value) {
-    Writer writer;
-    fields(writer, value);
-    return std::move(writer.object);
+  void add(const T& value) {
+    text_ += '{';
+    fields(*this, value);
+    text_ += '}';
   }
+
+  // One of several, with its name under `key`.
+  template <typename Variant, typename Names>
+  void add_variant(const Variant& variant, const Names& names, const char* key) {
+    text_ += '{';
+    (*this)(key, names[variant.index()]);
+    std::visit([this](const auto& each) { fields(*this, each); }, variant);
+    text_ += '}';
+  }
+
+ private:
+  void add_list(const auto& values, const auto& add_one) {
+    text_ += '[';
+    for (bool is_first = true; const auto& value : values) {
+      text_ += std::exchange(is_first, false) ? "" : ",";
+      add_one(value);
+    }
+    text_ += ']';
+  }
+
+  std::string& text_;
 };
+
+template <typename T>
+std::string write(const T& value) {
+  std::string text;
+  Writer(text).add(value);
+  return text;
+}
+
+template <typename Variant, typename Names>
+std::string write_variant(const Variant& variant, const Names& names, const char* key) {
+  std::string text;
+  Writer(text).add_variant(variant, names, key);
+  return text;
+}
 
 // Reading ----------------------------------------------------------------------------------------
 
@@ -219,13 +263,6 @@ void read(const Json& json, const std::string& where, T& value) {
 }
 
 // One of several, by its name under `key`.
-template <typename Variant, typename Names>
-Json write_variant(const Variant& variant, const Names& names, const char* key) {
-  Json object = std::visit([](const auto& each) { return Writer::write(each); }, variant);
-  object[key] = names[variant.index()];
-  return object;
-}
-
 template <typename Variant, std::size_t Index = 0, typename Names>
 Variant read_alternative(const Json& json, const std::string& name, const Names& names,
                          const std::string& where) {

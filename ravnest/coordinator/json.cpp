@@ -1,5 +1,7 @@
 #include "ravnest/coordinator/json.h"
 
+#include <algorithm>
+
 #include "ravnest/base/json_text.h"
 #include "ravnest/coordinator/field_json.h"
 #include "ravnest/coordinator/fields.h"
@@ -11,6 +13,19 @@ namespace {
 constexpr std::size_t kDeepest = 16;
 
 }  // namespace
+
+void Writer::add(std::string_view value) {
+  // Names and hashes; the rest is escaped.
+  const bool is_plain = std::ranges::all_of(
+      value, [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  if (is_plain) {
+    text_ += '"';
+    text_ += value;
+    text_ += '"';
+  } else {
+    text_ += dump(Json(value));
+  }
+}
 
 Json parse_json(std::string_view text) {
   if (is_deeper_than(text, kDeepest)) {
@@ -24,11 +39,12 @@ Json parse_json(std::string_view text) {
 }
 
 std::string to_json(std::span<const Change> changes) {
-  Json list = Json::array();
+  std::string text = "[";
   for (const Change& change : changes) {
-    list.push_back(write_variant(change, kChangeNames, "change"));
+    text += text.size() == 1 ? "" : ",";
+    Writer(text).add_variant(change, kChangeNames, "change");
   }
-  return list.dump();
+  return text + "]";
 }
 
 std::vector<Change> read_changes(std::string_view text) {
@@ -44,7 +60,7 @@ std::vector<Change> read_changes(std::string_view text) {
   return changes;
 }
 
-std::string to_json(const Durable& durable) { return Writer::write(durable).dump(); }
+std::string to_json(const Durable& durable) { return write(durable); }
 
 Durable read_durable(std::string_view text) {
   Durable durable;

@@ -94,16 +94,18 @@ planner::Plan with_places(const planner::Plan& plan) {
   return result;
 }
 
-StageShape put_stage(const planner::Stage& stage, const fs::path& node_data,
-                     const package::NodeConfig& node, Artifacts& artifacts) {
+StageShape take_stage(const planner::Stage& stage, const fs::path& node_data,
+                      const package::NodeConfig& node, Artifacts& artifacts) {
   StageShape shape{.first_op = static_cast<std::int64_t>(stage.first_op),
                    .last_op = static_cast<std::int64_t>(stage.last_op),
                    .memory_bytes = stage.memory.total()};
   shape.files.push_back(
-      {"node.json", artifacts.put_file(node_data / "nodes" / concat("node_", node.id, ".json"))});
-  for (const auto& entry : fs::directory_iterator(package::stage_folder(node_data, node))) {
+      {"node.json", artifacts.take_file(node_data / "nodes" / concat("node_", node.id, ".json"))});
+  const fs::directory_iterator folder(package::stage_folder(node_data, node));
+  const std::vector<fs::directory_entry> entries(begin(folder), end(folder));
+  for (const fs::directory_entry& entry : entries) {  // they go
     const std::string name = entry.path().filename().string();
-    Hash hash = artifacts.put_file(entry.path());
+    Hash hash = artifacts.take_file(entry.path());
     if (name == kSubModel) {
       shape.sub_model = std::move(hash);
     } else {
@@ -115,19 +117,20 @@ StageShape put_stage(const planner::Stage& stage, const fs::path& node_data,
   return shape;
 }
 
-PlanMade put_plan(const MakePlan& ask, const graph::Program& program, const planner::Plan& plan,
-                  Artifacts& artifacts, const fs::path& scratch) {
+PlanMade keep_plan(const MakePlan& ask, const graph::Program& program, const planner::Plan& plan,
+                   Artifacts& artifacts, const fs::path& scratch) {
   const Shapes shapes = find_shapes(plan);
   const Scratch folder(scratch / concat("plan-", ask.job, "-", ask.epoch));
-  package::write_plan(program, with_places(shapes.plan), folder.path());
+  const planner::Plan placed = with_places(shapes.plan);
   PlanMade made{.job = ask.job, .epoch = ask.epoch};
-  std::size_t number = 0;
-  for (const planner::Cluster& cluster : shapes.plan.clusters) {
+  made.plan.id = package::write_plan(program, placed, folder.path());
+  for (std::size_t c = 0; c < placed.clusters.size(); ++c) {
     ClusterShape& shape = made.plan.shapes.emplace_back();
-    for (const planner::Stage& stage : cluster.stages) {
-      const auto node = package::read_node(folder.path(), concat("node_", number++));
-      made.plan.id = node.plan;
-      shape.stages.push_back(put_stage(stage, folder.path(), node, artifacts));
+    for (const planner::Stage& stage : placed.clusters[c].stages) {
+      const planner::Machine& place = placed.machine(stage);
+      shape.stages.push_back(take_stage(stage, folder.path(),
+                                        {.id = place.id, .address = place.address, .cluster = c},
+                                        artifacts));
     }
   }
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
@@ -160,7 +163,7 @@ PlanAnswer plan_job(const MakePlan& ask, Artifacts& artifacts, const PlanJobOpti
     return failed(error, false);
   }
   try {
-    return put_plan(ask, program, plan, artifacts, options.scratch);
+    return keep_plan(ask, program, plan, artifacts, options.scratch);
   } catch (const std::invalid_argument& error) {
     return failed(error, true);
   }

@@ -298,20 +298,14 @@ constexpr const char* kKey = "word";
 
 }  // namespace
 
-std::string to_text(const ProviderWord& word) {
-  return dump(write_variant(word, kProviderWords, kKey));
-}
-std::string to_text(const ServerWord& word) {
-  return dump(write_variant(word, kServerWords, kKey));
-}
+std::string to_text(const ProviderWord& word) { return write_variant(word, kProviderWords, kKey); }
+std::string to_text(const ServerWord& word) { return write_variant(word, kServerWords, kKey); }
 std::string to_text(const RequesterWord& word) {
-  return dump(write_variant(word, kRequesterWords, kKey));
+  return write_variant(word, kRequesterWords, kKey);
 }
-std::string to_text(const FeedWord& word) { return dump(write_variant(word, kFeedWords, kKey)); }
-std::string to_text(const Question& question) {
-  return dump(write_variant(question, kQuestions, kKey));
-}
-std::string to_text(const Results& results) { return dump(Writer::write(results)); }
+std::string to_text(const FeedWord& word) { return write_variant(word, kFeedWords, kKey); }
+std::string to_text(const Question& question) { return write_variant(question, kQuestions, kKey); }
+std::string to_text(const Results& results) { return write(results); }
 
 ProviderWord read_provider_word(std::string_view text) {
   return read_variant<ProviderWord>(parse_json(text), kProviderWords, kKey, "word");

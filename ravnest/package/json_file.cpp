@@ -1,6 +1,5 @@
 #include "ravnest/package/json_file.h"
 
-#include "ravnest/base/atomic_file.h"
 #include "ravnest/base/bytes.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/json_text.h"
@@ -29,7 +28,7 @@ std::string laid_out(const Json& value, int levels) {
 
 }  // namespace
 
-void write_json(const Json& object, const std::filesystem::path& path) {
+void write_json(const Json& object, const std::filesystem::path& path, Durability durability) {
   std::string text;
   try {
     text = laid_out(object, 2) + "\n";
@@ -38,7 +37,7 @@ void write_json(const Json& object, const std::filesystem::path& path) {
   }
   AtomicFile file(path);
   file.write(text);
-  file.commit();
+  file.commit(durability);
 }
 
 Json read_json(const std::filesystem::path& path) {

@@ -7,13 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "ravnest/base/atomic_file.h"
+
 namespace ravnest::package {
 
 using Json = nlohmann::ordered_json;
 
 // Writes an object, two levels of it with an entry a line. The file appears whole or not
 // at all. Throws std::invalid_argument where a name is not UTF-8.
-void write_json(const Json& object, const std::filesystem::path& path);
+void write_json(const Json& object, const std::filesystem::path& path,
+                Durability durability = Durability::kAtCommit);
 
 // Parses a file of bounded size and depth. Throws std::invalid_argument naming the file,
 // and Error(kIo) where it cannot be read.

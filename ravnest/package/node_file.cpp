@@ -183,7 +183,7 @@ Names ring_ids(const NodeConfig& node) {
 }
 
 void write_node(const NodeConfig& node, const std::string& template_path,
-                const std::filesystem::path& path) {
+                const std::filesystem::path& path, Durability durability) {
   Json object = {{"node_id", node.id},
                  {"local_host", host_json(node.address)},
                  {"local_port", port_json(node.address)},
@@ -209,7 +209,7 @@ void write_node(const NodeConfig& node, const std::string& template_path,
                  {"tied_copies", node.tied_copies},
                  {"passes_in_flight", node.passes_in_flight},
                  {"batch", node.batch ? Json(*node.batch) : Json(nullptr)}};
-  write_json(object, path);
+  write_json(object, path, durability);
 }
 
 }  // namespace ravnest::package

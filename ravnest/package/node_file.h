@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ravnest/base/atomic_file.h"
 #include "ravnest/package/package.h"
 
 namespace ravnest::package {
@@ -22,6 +23,6 @@ Names ring_ids(const NodeConfig& node);
 // Writes nodes/node_<id>.json; `template_path` is the reference's name of the stage's
 // folder, with a slash at its end.
 void write_node(const NodeConfig& node, const std::string& template_path,
-                const std::filesystem::path& path);
+                const std::filesystem::path& path, Durability durability = Durability::kAtCommit);
 
 }  // namespace ravnest::package

@@ -36,9 +36,9 @@ namespace ravnest::package {
 // trained weights of the old plan go with them. Throws std::invalid_argument where the plan
 // is not one of this Program, an address cannot name a folder or a sub-model cannot be cut
 // or saved, and Error(kIo) where the disk refuses or another process is writing a plan
-// there. After an error the old plan stands.
-void write_plan(const graph::Program& program, const planner::Plan& plan,
-                const std::filesystem::path& node_data);
+// there. After an error the old plan stands. Gives the plan's id.
+std::string write_plan(const graph::Program& program, const planner::Plan& plan,
+                       const std::filesystem::path& node_data);
 
 // A range of parameters, and buffers that training changes, that a node averages with its peers.
 struct NodeRing {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ravnest/base/atomic_file.h"
 #include "ravnest/base/error.h"
 
 namespace ravnest::package {
@@ -29,15 +30,6 @@ void sync_folder(const fs::path& folder) {
     ::fsync(fd);
     ::close(fd);
   }
-}
-
-void sync_folders_in(const fs::path& root) {
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (entry.is_directory() && !entry.is_symlink()) {
-      sync_folder(entry.path());
-    }
-  }
-  sync_folder(root);
 }
 
 std::vector<std::string> plan_folders_in(const fs::path& folder) {
@@ -149,7 +141,7 @@ void PlanSwap::commit() {
   std::size_t done = 0;
   std::vector<Rename> steps;
   try {
-    sync_folders_in(folder());
+    sync_disk_of(folder());
     steps = replacement_steps(node_data_, staging_);
     for (; done < steps.size(); ++done) {
       run(steps[done]);

@@ -25,8 +25,8 @@ std::vector<Rename> replacement_steps(const std::filesystem::path& node_data,
                                       const std::filesystem::path& staging);
 
 // One replacement of the plan in node_data, by one process at a time (a lock on the folder).
-// Write the new plan into folder(), then commit(); without it, or where it fails, the old
-// plan stays. What a crash left behind is removed by the next. Throws Error(kIo).
+// Write the new plan into folder(), then commit(), which syncs it; without it, or where it fails,
+// the old plan stays. What a crash left behind is removed by the next. Throws Error(kIo).
 class PlanSwap {
  public:
   explicit PlanSwap(std::filesystem::path node_data);

@@ -223,11 +223,14 @@ void check_place(const Field& file, const StagePlace& place) {
 void write_stage(const graph::Program& program, const std::vector<graph::Stage>& stages,
                  const StagePlace& place, const std::filesystem::path& folder) {
   const graph::Stage& stage = stages[place.stage];
-  graph::write_pt2(stage.program, folder / kSubModel);
-  write_json(input_file(stage, place), folder / file_name(place.stage, "input"));
-  write_json(output_file(stages, place), folder / file_name(place.stage, "output"));
+  const auto write = [&](const Json& object, const std::string& name) {
+    write_json(object, folder / name, Durability::kAtSync);
+  };
+  graph::write_pt2(stage.program, folder / kSubModel, Durability::kAtSync);
+  write(input_file(stage, place), file_name(place.stage, "input"));
+  write(output_file(stages, place), file_name(place.stage, "output"));
   if (place.stage == 0) {
-    write_json(model_inputs_file(program, stages, place), folder / kModelInputs);
+    write(model_inputs_file(program, stages, place), kModelInputs);
   }
 }
 

@@ -19,7 +19,7 @@ struct StagePlace {
   std::size_t stage = 0;
 };
 
-// Writes the files of one stage of a cut Program into its folder.
+// Writes the files of one stage of a cut Program into its folder; the caller syncs them.
 void write_stage(const graph::Program& program, const std::vector<graph::Stage>& stages,
                  const StagePlace& place, const std::filesystem::path& folder);
 

@@ -104,8 +104,8 @@ Slices slice_all(const graph::Program& program, const planner::Plan& plan) {
 
 }  // namespace
 
-void write_plan(const graph::Program& program, const planner::Plan& plan,
-                const fs::path& node_data) {
+std::string write_plan(const graph::Program& program, const planner::Plan& plan,
+                       const fs::path& node_data) {
   check_machines(plan);
   check_rings(plan);
   const Slices slices = slice_all(program, plan);
@@ -121,10 +121,11 @@ void write_plan(const graph::Program& program, const planner::Plan& plan,
       make_folder(folder);
       write_stage(program, stages, {.plan = id, .cluster = c, .stage = k}, folder);
       write_node(node, stage_folder(node_data, node).generic_string() + "/",
-                 swap.folder() / "nodes" / concat("node_", node.id, ".json"));
+                 swap.folder() / "nodes" / concat("node_", node.id, ".json"), Durability::kAtSync);
     }
   }
   swap.commit();
+  return id;
 }
 
 }  // namespace ravnest::package

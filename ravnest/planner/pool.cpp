@@ -122,6 +122,8 @@ class PoolReader {
           text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
       refuse("line ", 1 + std::count(text.begin(), end, '\n'), " is not JSON (",
              text.empty() ? "the file is empty" : reason(error.what()), ")");
+    } catch (const Json::out_of_range&) {  // "1e999"
+      refuse("expected numbers of less than 1.8e308, got a greater one");
     }
   }
 

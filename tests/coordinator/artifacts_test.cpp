@@ -109,10 +109,42 @@ TEST(Artifacts, AFileOfOursMayBeOnItsWayFromSomebodyElse) {
   const Hash hash = sha256_of("abcdef");
   const auto upload = artifacts.begin(hash, 6);
   artifacts.put(*upload, 0, bytes_of("abc"));
-  EXPECT_EQ(artifacts.put_file(folder.path() / "file"), hash);
+  EXPECT_EQ(artifacts.take_file(folder.path() / "file"), hash);
   EXPECT_EQ(artifacts.put(*upload, 3, bytes_of("def")), 6);
   EXPECT_EQ(text_of(artifacts.get(hash)), "abcdef");
   EXPECT_EQ(artifacts.nbytes(), 6);
+}
+
+TEST(Artifacts, AFileOfOursIsOnTheDiskOnce) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path() / "artifacts");
+  for (int i = 0; i < 2; ++i) {
+    std::ofstream(folder.path() / "file") << "abcdef";
+    EXPECT_EQ(artifacts.take_file(folder.path() / "file"), sha256_of("abcdef"));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "file"));
+  }
+  EXPECT_EQ(text_of(artifacts.get(sha256_of("abcdef"))), "abcdef");
+  EXPECT_EQ(artifacts.nbytes(), 6);
+}
+
+TEST(Artifacts, AFileOfOursMayComeFromAnotherDisk) {
+  const TemporaryFolder folder;
+  const auto file = std::filesystem::path("/dev/shm") / folder.path().filename();
+  std::ofstream(file) << "abcdef";
+  Artifacts artifacts(folder.path());
+  EXPECT_EQ(artifacts.take_file(file), sha256_of("abcdef"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(text_of(artifacts.get(sha256_of("abcdef"))), "abcdef");
+}
+
+TEST(Artifacts, AFileOfOursIsAsOldAsItsStayHere) {
+  const TemporaryFolder folder;
+  Artifacts artifacts(folder.path() / "artifacts");
+  std::ofstream(folder.path() / "file") << "abcdef";
+  const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
+  std::filesystem::last_write_time(folder.path() / "file", long_ago);
+  artifacts.take_file(folder.path() / "file");
+  EXPECT_EQ(artifacts.sweep({}, std::chrono::hours(1)), 0U) << "its plan is still being written";
 }
 
 // Of a provider that was killed while it sent, and of one that only asks.

@@ -19,7 +19,7 @@ class PlanJob : public testing::Test {
   Hash put_program() {
     const auto file = folder_.path() / "model.pt2";
     graph::write_pt2(package::make_program(), file);
-    return artifacts_.put_file(file);
+    return artifacts_.take_file(file);
   }
   MakePlan ask(const Hash& program, std::size_t providers, double ram_gb = 1.0) const {
     MakePlan ask{.job = 3, .epoch = 7, .program = program};
@@ -136,7 +136,7 @@ TEST_F(PlanJob, APoolThatIsTooSmallIsNotFinal) {
 
 TEST_F(PlanJob, AProgramThatCannotBeReadIsFinal) {
   std::ofstream(folder_.path() / "junk") << "not a model";
-  const Hash junk = artifacts_.put_file(folder_.path() / "junk");
+  const Hash junk = artifacts_.take_file(folder_.path() / "junk");
   EXPECT_TRUE(std::get<PlanFailed>(answer(ask(junk, 2))).is_final);
   EXPECT_TRUE(std::get<PlanFailed>(answer(ask(std::string(64, 'a'), 2))).is_final);
 }

@@ -228,7 +228,7 @@ TEST(Coordinator, DropsWhatNothingRefersTo) {
   Coordinator coordinator({.data = folder.path()}, now);
   const std::string text = "a Program";
   write_file(folder.path() / "p", text);
-  const Hash program = coordinator.artifacts().put_file(folder.path() / "p");
+  const Hash program = coordinator.artifacts().take_file(folder.path() / "p");
   coordinator.handle(
       MakeToken{{.hash = sha256_of("t"), .role = Role::kRequester, .uses = 1, .expires_at = 2000}},
       now);

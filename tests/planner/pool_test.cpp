@@ -64,6 +64,7 @@ TEST(Pool, SaysWhatIsWrongAndWhere) {
   EXPECT_TRUE(has(refusal("{\n\"0\": {\n}"), "line 3 is not JSON"));
   EXPECT_TRUE(has(refusal("[]"), "expected an object with a node or more"));
   EXPECT_TRUE(has(refusal("{}"), "got an empty one"));
+  EXPECT_TRUE(has(refusal(R"({"0": 1e999})"), "got a greater one"));
   EXPECT_TRUE(has(refusal(R"({"a": {}})"), "got \"a\""));
   EXPECT_TRUE(has(refusal(R"({"-1": {}})"), "got \"-1\""));
   EXPECT_TRUE(has(refusal(R"({"0": {}})"), "node \"0\": the key \"IP\" is missing"));

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "ravnest/base/atomic_file.h"
 #include "ravnest/base/bytes.h"
 #include "ravnest/graph/program.h"
 
@@ -22,7 +23,8 @@ Program read_pt2(const Bytes& archive, const std::string& label);
 
 // Writes an archive that torch.export.load opens (where all shapes are known).
 // Equal Programs give equal bytes. The file appears whole or not at all.
-void write_pt2(const Program& program, const std::filesystem::path& path);
+void write_pt2(const Program& program, const std::filesystem::path& path,
+               Durability durability = Durability::kAtCommit);
 
 // Tree specs, as torch.export writes them, of a flat call: a tuple of `inputs`
 // positional arguments without keywords, and a tuple of `outputs`.

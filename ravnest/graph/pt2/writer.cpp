@@ -57,6 +57,13 @@ OrderedJson write_device(const Device& device) {
 
 OrderedJson name_of_tensor(const std::string& name) { return {{"name", name}}; }
 
+// An object that will have so many members. One that grows copies those that it has, and theirs.
+OrderedJson object_for(std::size_t members) {
+  OrderedJson object = OrderedJson::object();
+  object.get_ref<OrderedJson::object_t&>().reserve(members);
+  return object;
+}
+
 // Writes one graph as torch.export's JSON.
 class GraphWriter {
  public:
@@ -73,18 +80,21 @@ class GraphWriter {
       ranges[name] = {{"min_val", symbol.min ? OrderedJson(*symbol.min) : OrderedJson(nullptr)},
                       {"max_val", symbol.max ? OrderedJson(*symbol.max) : OrderedJson(nullptr)}};
     }
-    OrderedJson module = {{"graph", write_graph()},
-                          {"signature", write_signature(transient)},
-                          {"module_call_graph", OrderedJson::array({write_call()})},
-                          {"metadata", std::move(notes)},
-                          {"treespec_namedtuple_fields", OrderedJson::object()}};
-    return {{"graph_module", std::move(module)},
-            {"opset_version", {{"aten", 10}}},
-            {"range_constraints", std::move(ranges)},
-            {"schema_version", {{"major", 8}, {"minor", 20}}},
-            {"verifiers", OrderedJson::array({"TRAINING"})},
-            {"torch_version", "2.13.0"},
-            {"guards_code", OrderedJson::array()}};
+    OrderedJson module = object_for(5);
+    module["graph"] = write_graph();
+    module["signature"] = write_signature(transient);
+    module["module_call_graph"].push_back(write_call());
+    module["metadata"] = std::move(notes);
+    module["treespec_namedtuple_fields"] = OrderedJson::object();
+    OrderedJson exported = object_for(7);
+    exported["graph_module"] = std::move(module);
+    exported["opset_version"] = {{"aten", 10}};
+    exported["range_constraints"] = std::move(ranges);
+    exported["schema_version"] = {{"major", 8}, {"minor", 20}};
+    exported["verifiers"].push_back("TRAINING");
+    exported["torch_version"] = "2.13.0";
+    exported["guards_code"] = OrderedJson::array();
+    return exported;
   }
 
  private:
@@ -102,10 +112,8 @@ class GraphWriter {
     for (const Op& op : graph_.ops) {
       nodes.push_back(write_op(op));
     }
-    OrderedJson tensors = OrderedJson::object();
+    OrderedJson tensors = object_for(graph_.values.size());
     OrderedJson ints = OrderedJson::object();
-    OrderedJson floats = OrderedJson::object();
-    OrderedJson bools = OrderedJson::object();
     for (const Value& value : graph_.values) {
       if (value.kind == ValueKind::kTensor && value.type.is_known()) {
         tensors[value.name] = write_type(value.type);
@@ -113,15 +121,17 @@ class GraphWriter {
         ints[value.name] = write_size(value.expr);
       }
     }
-    return {{"inputs", std::move(inputs)},
-            {"outputs", std::move(outputs)},
-            {"nodes", std::move(nodes)},
-            {"tensor_values", std::move(tensors)},
-            {"sym_int_values", std::move(ints)},
-            {"sym_bool_values", std::move(bools)},
-            {"is_single_tensor_return", false},
-            {"custom_obj_values", OrderedJson::object()},
-            {"sym_float_values", std::move(floats)}};
+    OrderedJson written = object_for(9);
+    written["inputs"] = std::move(inputs);
+    written["outputs"] = std::move(outputs);
+    written["nodes"] = std::move(nodes);
+    written["tensor_values"] = std::move(tensors);
+    written["sym_int_values"] = std::move(ints);
+    written["sym_bool_values"] = OrderedJson::object();
+    written["is_single_tensor_return"] = false;
+    written["custom_obj_values"] = OrderedJson::object();
+    written["sym_float_values"] = OrderedJson::object();
+    return written;
   }
 
   OrderedJson write_op(const Op& op) const {
@@ -419,7 +429,7 @@ class WeightWriter {
   const Program& program_;
   ZipWriter& archive_;
   GraphWriter types_;
-  OrderedJson weights_ = OrderedJson::object();
+  OrderedJson weights_ = object_for(program_.weights.size());
   OrderedJson constants_ = OrderedJson::object();
   std::unordered_map<std::string, std::string> weight_paths_;
   std::unordered_map<std::string, std::string> constant_paths_;
@@ -438,7 +448,7 @@ std::string flat_in_spec(std::size_t inputs) {
 
 std::string flat_out_spec(std::size_t outputs) { return with_version(tuple_spec(outputs)); }
 
-void write_pt2(const Program& program, const std::filesystem::path& path) {
+void write_pt2(const Program& program, const std::filesystem::path& path, Durability durability) {
   ZipWriter archive(path, "model");
   WeightWriter weights(program, archive);
   weights.write();
@@ -463,7 +473,7 @@ void write_pt2(const Program& program, const std::filesystem::path& path) {
   archive.add("archive_version", std::string_view("0"));
   archive.add(".data/version", std::string_view("6\n"));
   archive.add("byteorder", std::string_view("little"));
-  archive.finish();
+  archive.finish(durability);
 }
 
 }  // namespace ravnest::graph

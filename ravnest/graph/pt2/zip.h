@@ -67,7 +67,7 @@ class ZipWriter {
 
   void add(const std::string& name, std::span<const std::byte> bytes);
   void add(const std::string& name, std::string_view text);
-  void finish();
+  void finish(Durability durability);
 
  private:
   void put(std::string_view record);

@@ -107,7 +107,7 @@ void ZipWriter::add(const std::string& name, std::string_view text) {
   add(name, std::as_bytes(std::span(text)));
 }
 
-void ZipWriter::finish() {
+void ZipWriter::finish(Durability durability) {
   const std::uint64_t start = position_;
   put(directory_);
   const bool wide = count_ >= 0xffff || start >= kMax32 || directory_.size() >= kMax32;
@@ -139,7 +139,7 @@ void ZipWriter::finish() {
   append32(end, capped(start));
   append16(end, 0);
   put(end);
-  file_.commit();
+  file_.commit(durability);
 }
 
 }  // namespace ravnest::graph
