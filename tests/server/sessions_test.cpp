@@ -62,7 +62,9 @@ TEST_F(Sessions, AnotherVersionIsRefusedWithBothNamed) {
   const auto talk = provider("box").attend();
   talk->say(text_of(words));
   const std::string reason = talk->ended();
-  EXPECT_TRUE(has(reason, "Expected protocol 1 of ravnest " + std::string(version()))) << reason;
+  const std::string expected =
+      concat("Expected protocol ", kControlProtocol, " of ravnest ", version());
+  EXPECT_TRUE(has(reason, expected)) << reason;
   EXPECT_TRUE(has(reason, "got 99 of ravnest 9.9.9?[31m")) << reason;
   EXPECT_TRUE(talk->is_refused());
 }
