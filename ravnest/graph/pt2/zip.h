@@ -67,7 +67,7 @@ class ZipWriter {
 
   void add(const std::string& name, std::span<const std::byte> bytes);
   void add(const std::string& name, std::string_view text);
-  void finish(Durability durability);
+  void finish(Durability durability = Durability::kAtCommit);
 
  private:
   void put(std::string_view record);
