@@ -422,7 +422,7 @@ void StageLoop::set_copies(const std::string& home, const CopyValues& copies) {
     listener_.on_refused(home, concat("the parameters that ", home,
                                       " shares are not finite: they stay as they were"));
   }
-  tied_through_ = copies.passes;
+  tied_through_[home] = copies.passes;
   if (copies.passes != ReadyStage::kUnknown) {
     awaited_homes_.erase(home);
   }

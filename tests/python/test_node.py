@@ -544,6 +544,24 @@ def make_single(folder, **options):
     )
 
 
+def test_the_rest_of_a_training_is_no_step_of_a_scheduler(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    steps = []
+
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: steps.append(step) or 1.0)
+
+    node = make_single(
+        tmp_path, update_frequency=2, lr_scheduler=schedule, lr_step_on_epoch_change=False
+    )
+    for inputs, _ in Task("mlp", batches=5).loader():
+        node.forward_compute(inputs)
+    node.finish_training()
+    assert node.status["updates"] == 3
+    node.close()
+    assert max(steps) == 2
+
+
 @pytest.mark.parametrize("method", ["start", "start_grpc_server", "init_server"])
 def test_what_takes_the_port(tmp_path, method):
     Task("mlp").plan(tmp_path, 1)
