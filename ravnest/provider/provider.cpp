@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <future>
 #include <random>
 
 #include "ravnest/base/error.h"
@@ -262,24 +261,13 @@ bool Provider::Impl::submit(PassHeader header, const std::vector<c10::IValue>& i
 }
 
 void Provider::Impl::save() {
-  auto done = std::make_shared<std::promise<void>>();
-  auto result = done->get_future();
-  loop_->post([this, done](engine::Stage& stage) {
-    try {
-      save_on_loop(stage);
-      done->set_value();
-    } catch (...) {
-      done->set_exception(std::current_exception());
-    }
-  });
-  result.get();
+  loop_->ask([this](engine::Stage& stage) { save_on_loop(stage); });
 }
 
 engine::WeightMap Provider::Impl::weights() {
-  auto done = std::make_shared<std::promise<engine::WeightMap>>();
-  auto result = done->get_future();
-  loop_->post([done](engine::Stage& stage) { done->set_value(stage.snapshot()); });
-  return result.get();
+  engine::WeightMap copied;
+  loop_->ask([&](const engine::Stage& stage) { copied = stage.snapshot(); });
+  return copied;
 }
 
 Provider::Status Provider::Impl::status() const {

@@ -167,6 +167,10 @@ class StageLoop {
   void deliver(Channel channel, transport::Delivery delivery);
   // Runs on the loop's thread, soon; not at all once the loop is over. Any thread.
   void post(Call call);
+  // The same, and waits for it. A loop that is over leaves its stage as it was: the call then runs
+  // on the caller's thread. Throws what the call threw; where there never was a stage, what ended
+  // the loop. Any thread but the loop's.
+  void ask(const Call& call);
   // Waits until the status is as wanted or the loop has ended; false at the deadline. Throws the
   // error of a loop that ended with one. Any thread but the loop's.
   struct Status;

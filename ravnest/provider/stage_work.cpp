@@ -171,7 +171,8 @@ void StageLoop::note_start(const PassHeader& header) {
     return;
   }
   const bool is_joining = learned_ == ReadyStage::kUnknown;
-  learned_ = start_of_update(header.pass + static_cast<std::int64_t>(options_.update_frequency) - 1);
+  learned_ =
+      start_of_update(header.pass + static_cast<std::int64_t>(options_.update_frequency) - 1);
   if (is_joining) {
     listener_.on_joined(learned_);
   }

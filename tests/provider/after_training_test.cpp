@@ -6,6 +6,7 @@
 
 #include "ravnest/package/trained.h"
 #include "ravnest/provider/checkpoint.h"
+#include "ravnest/provider/stopped.h"
 #include "tests/provider/cluster.h"
 
 namespace ravnest::provider {
@@ -13,6 +14,31 @@ namespace {
 
 bool has_checkpoint(const TestCluster& cluster, std::size_t stage) {
   return std::filesystem::exists(checkpoint_path(cluster.folder(), cluster.node(stage)));
+}
+
+// What was asked as the root left used to be dropped.
+TEST(TrainedRun, LeavesItsWeightsWithThoseThatTheRootHasLeft) {
+  TestCluster cluster({3});
+  cluster.start_all();
+  cluster.train(make_batches(6));
+  cluster.end_training();
+  const engine::WeightMap trained = cluster.leaf().weights();
+  cluster.root().close(Milliseconds(5000));
+  ASSERT_TRUE(cluster.leaf().wait_until_over(kLong));
+  expect_equal(cluster.leaf().weights(), trained);
+  cluster.leaf().save();
+  const auto saved = package::read_trained(cluster.folder(), cluster.node(1));
+  EXPECT_EQ(saved.passes, 6U);
+  EXPECT_TRUE(from_stored(saved.tensors.at("b")).equal(trained.at("b")));
+  cluster.leaf().close(Milliseconds(5000));
+  expect_equal(cluster.leaf().weights(), trained);
+}
+
+TEST(TrainedRun, HasNoWeightsWhereItEndedBeforeItBegan) {
+  TestCluster cluster({3});
+  cluster.start(1);
+  cluster.leaf().stop(130, "it was interrupted");
+  EXPECT_THROW(cluster.leaf().weights(), StoppedRun);
 }
 
 class AfterTraining : public testing::TestWithParam<std::size_t> {};
@@ -122,8 +148,8 @@ TEST(InterruptedBeforeItsFirstUpdate, NobodySavesAnything) {
   cluster.root().wait_until_idle(kLong);
   interrupt(cluster, {0, 1});
   for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
-    EXPECT_FALSE(std::filesystem::exists(
-        package::trained_file(cluster.folder(), cluster.node(stage))));
+    EXPECT_FALSE(
+        std::filesystem::exists(package::trained_file(cluster.folder(), cluster.node(stage))));
   }
 }
 

@@ -286,8 +286,7 @@ graph
 
 // The leaf used to wait for updates that the stem had lost.
 TEST(Provider, GoesOnInStepWhereTheHomeOfATiedWeightIsStartedAgain) {
-  TestCluster cluster({2, 4}, {.schedule = Schedule::kSync, .checkpoint_every = 2},
-                      kTiedInTheStem);
+  TestCluster cluster({2, 4}, {.schedule = Schedule::kSync, .checkpoint_every = 2}, kTiedInTheStem);
   cluster.start_all();
   const auto batches = make_batches(10);
   cluster.train({batches.begin(), batches.begin() + 5});

@@ -288,11 +288,8 @@ void Stage::flush() {
 }
 
 void Stage::update(bool is_rest) {
-  GradientStep step{.names = {},
-                    .gradients = {},
-                    .passes = backwards_,
-                    .delay = last_delay_,
-                    .is_rest = is_rest};
+  GradientStep step{
+      .names = {}, .gradients = {}, .passes = backwards_, .delay = last_delay_, .is_rest = is_rest};
   for (const std::string& name : trained_) {
     if (auto node = gradients_.extract(name)) {
       step.names.push_back(name);
