@@ -68,6 +68,12 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   if (!options_.make_rule) {
     throw_invalid("[provider] expected an optimizer for '", options_.name, "', got none.");
   }
+  if (options_.predict_weights && !options_.make_rule()->predictor()) {
+    throw_invalid(
+        "[provider] expected an optimizer and an lr_scheduler of ravnest's own with predict_weights, "
+        "got one that runs in Python and cannot tell where weights will go. Leave predict_weights "
+        "out, or take a class or a name that runs natively, such as 'adam'.");
+  }
   if (options_.from_ring && !Averaging::is_needed(node_)) {
     throw_invalid("[provider] expected other clusters to take weights from, got one cluster.");
   }

@@ -655,12 +655,12 @@ def test_what_a_node_refuses(one_stage, options, error, words):
         ({"schedule": "later"}, "async or sync"),
         ({"memory": "none"}, "stash or recompute"),
         ({"codec": "zip"}, "zip"),
+        ({"optimizer": torch.optim.Adamax, "predict_weights": True}, "runs in Python"),
     ],
 )
 def test_what_it_refuses_when_it_starts(one_stage, options, words):
-    node = Node(
-        "node_0", optimizer="sgd", criterion=class_loss, labels=[1], node_data=one_stage, **options
-    )
+    options = {"optimizer": "sgd", **options}
+    node = Node("node_0", criterion=class_loss, labels=[1], node_data=one_stage, **options)
     with pytest.raises(ValueError, match=words):
         node.start()
 
