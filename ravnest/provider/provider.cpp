@@ -70,7 +70,8 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   }
   if (options_.predict_weights && !options_.make_rule()->predictor()) {
     throw_invalid(
-        "[provider] expected an optimizer and an lr_scheduler of ravnest's own with predict_weights, "
+        "[provider] expected an optimizer and an lr_scheduler of ravnest's own with "
+        "predict_weights, "
         "got one that runs in Python and cannot tell where weights will go. Leave predict_weights "
         "out, or take a class or a name that runs natively, such as 'adam'.");
   }

@@ -119,6 +119,7 @@ SessionTransport::~SessionTransport() {
   // The loop uses the carrier, so it ends first.
   context_->loop.stop();
   carrier_->stop();
+  context_->notices.stop();
 }
 
 std::unique_ptr<Sender> SessionTransport::open(const Peer& to, const std::string& channel) {
