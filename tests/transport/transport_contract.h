@@ -167,6 +167,18 @@ TYPED_TEST_P(TransportContract, BlocksTheSenderUntilTheConsumerHasTaken) {
   EXPECT_EQ(take_passes(inbox, 2), (std::vector<std::int64_t>{2, 3}));
 }
 
+TYPED_TEST_P(TransportContract, ASenderThatIsBrokenOffLetsGoOfWhoWaitsInIt) {
+  TestNode a(this->world_, "node_0", this->small_window(1));
+  TestNode b(this->world_, "node_1");
+  Inbox inbox;
+  const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
+  const auto sender = a.transport->open(b.peer(), "forward");
+  sender->send(numbered(1), kPatience);
+  const auto held = inbox.take(kPatience);
+  std::jthread breaking([&] { sender->break_off(); });
+  EXPECT_EQ(kind_thrown([&] { sender->send(numbered(2), kPatience); }), ErrorKind::kPeerLost);
+}
+
 TYPED_TEST_P(TransportContract, CountsTheWindowInBytesToo) {
   TestNode a(this->world_, "node_0", this->small_window(100, 1000));
   TestNode b(this->world_, "node_1", this->small_window(100, 1000));
@@ -425,11 +437,12 @@ TYPED_TEST_P(TransportContract, LeavesNoThreadAndNoDescriptorBehind) {
 REGISTER_TYPED_TEST_SUITE_P(
     TransportContract, DeliversInOrder, CarriesTensorsOfAllSizes, CarriesEverythingThatAMessageHas,
     CarriesEveryCodec, CarriesBothDirectionsAtOnce, ChannelsOfOnePairHaveTheirOwnWindows,
-    BlocksTheSenderUntilTheConsumerHasTaken, CountsTheWindowInBytesToo,
-    KeepsToTheReceiversSmallerWindow, CreditMayComeBackInAnyOrder, TheSenderMayStartFirst,
-    TheReceiverMayStartFirst, AReceiverMayBeAskedForLater, AGoodbyeIsNoLoss, AReceiverMaySayGoodbye,
-    ClosingWaitsForMessagesInFlight, ClosingHasADeadline, EndsOutliveTheTransport,
-    WhoReadsNoticesSlowlyHoldsNothingUp, AnAddressIsNotShared, RefusesASecondEndOfAChannel,
-    RefusesAMessageOverTheLimitsWhereItIsSent, LeavesNoThreadAndNoDescriptorBehind);
+    BlocksTheSenderUntilTheConsumerHasTaken, ASenderThatIsBrokenOffLetsGoOfWhoWaitsInIt,
+    CountsTheWindowInBytesToo, KeepsToTheReceiversSmallerWindow, CreditMayComeBackInAnyOrder,
+    TheSenderMayStartFirst, TheReceiverMayStartFirst, AReceiverMayBeAskedForLater, AGoodbyeIsNoLoss,
+    AReceiverMaySayGoodbye, ClosingWaitsForMessagesInFlight, ClosingHasADeadline,
+    EndsOutliveTheTransport, WhoReadsNoticesSlowlyHoldsNothingUp, AnAddressIsNotShared,
+    RefusesASecondEndOfAChannel, RefusesAMessageOverTheLimitsWhereItIsSent,
+    LeavesNoThreadAndNoDescriptorBehind);
 
 }  // namespace ravnest::transport
