@@ -78,7 +78,8 @@ class Node:
         max_norm: Clips the norm of the stage's gradients.
         warmup_updates: PipeMare's caution with late gradients, for so many updates.
         compensation: Strength of DC-ASGD's correction of late gradients.
-        predict_weights: Forward with the weights that are expected at the backward.
+        predict_weights: Forward with the weights that are expected at the backward; for optimizers
+            that run natively.
         trusted_network: Allow addresses beyond this machine without encryption.
         quiet: Print nothing but the sentence that ends a run badly.
         log_level: ``"debug"`` (every connection, averaging and checkpoint), ``"info"`` (how it

@@ -218,9 +218,14 @@ class PythonRule:
         self._losses: list[float] = []  # since then
 
     def step(
-        self, values: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor], delay: int
+        self,
+        values: dict[str, torch.Tensor],
+        gradients: dict[str, torch.Tensor],
+        delay: int,
+        is_rest: bool = False,
     ) -> None:
-        """One update. `values` are all of the stage's parameters; some may have no gradient."""
+        """One update. `values` are all of the stage's parameters; some may have no gradient. The
+        rest of a training, less than an update, is no step of the scheduler."""
         self._bind(values)
         for name, parameter in self._parameters.items():
             parameter.grad = gradients.get(name)
@@ -230,7 +235,7 @@ class PythonRule:
         for parameter in self._parameters.values():
             parameter.grad = None
         self._updates += 1
-        if not self._rule.step_on_epoch:
+        if not self._rule.step_on_epoch and not is_rest:
             self._step_scheduler()
 
     def start_epoch(self) -> None:

@@ -41,7 +41,7 @@ class PythonRule : public provider::UpdateRule {
       }
     }
     const Tensors values = trained(weights.current()->weights);
-    call_python([&] { rule_->attr("step")(values, gradients, step.delay); });
+    call_python([&] { rule_->attr("step")(values, gradients, step.delay, step.is_rest); });
   }
 
   void start_epoch() override {

@@ -44,6 +44,10 @@ std::vector<Saved> read_saved(const fs::path& node_data, const std::vector<NodeC
       check_same(saved.front(), saved.back(), "passes", std::to_string(first.passes),
                  std::to_string(last.passes));
     }
+    if (last.passes == 0) {
+      throw_invalid("[fuse] expected weights that were trained, got those that ",
+                    package::label_of(node), " began with. Train with save=True first.");
+    }
   }
   return saved;
 }

@@ -28,8 +28,8 @@ struct StateDict {
 // is as the stage it lives in has it. Tensors are views of the mapped files. Throws
 // std::invalid_argument where there is no plan or no such cluster, where a node has not saved
 // (naming it), where files are of different plans, runs or passes (naming what differs; stages of
-// a run that was interrupted may be some passes apart), and where a tensor is missing or of another
-// dtype or shape than the model's.
+// a run that was interrupted may be some passes apart), where nothing was trained, and where a
+// tensor is missing or of another dtype or shape than the model's.
 StateDict fuse_cluster(const std::filesystem::path& node_data, std::size_t cluster);
 
 // Writes `path`, a .pt or .pth that torch.load(weights_only=True) opens as a dict of tensors,

@@ -41,7 +41,8 @@ struct PassResult {
 
 // Words between stages that are no pass. Forward ones travel in order with the passes.
 enum class Word : std::int64_t {
-  // From the root: passes start over; text: id of the run. To the requester: it begins; numbers:
+  // From the root: passes start over; text: id of the run, number: the pass that updates are
+  // counted from. To the requester: it begins; numbers:
   // the training passes learned from, or -1; the generation is what requests must carry.
   kRun = 1,
   kTrainingEnd,    // from the root: every pass was learned from; numbers: the round and the passes

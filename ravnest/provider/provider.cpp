@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <future>
 #include <random>
 
 #include "ravnest/base/error.h"
@@ -68,6 +67,13 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   }
   if (!options_.make_rule) {
     throw_invalid("[provider] expected an optimizer for '", options_.name, "', got none.");
+  }
+  if (options_.predict_weights && !options_.make_rule()->predictor()) {
+    throw_invalid(
+        "[provider] expected an optimizer and an lr_scheduler of ravnest's own with "
+        "predict_weights, "
+        "got one that runs in Python and cannot tell where weights will go. Leave predict_weights "
+        "out, or take a class or a name that runs natively, such as 'adam'.");
   }
   if (options_.from_ring && !Averaging::is_needed(node_)) {
     throw_invalid("[provider] expected other clusters to take weights from, got one cluster.");
@@ -262,24 +268,13 @@ bool Provider::Impl::submit(PassHeader header, const std::vector<c10::IValue>& i
 }
 
 void Provider::Impl::save() {
-  auto done = std::make_shared<std::promise<void>>();
-  auto result = done->get_future();
-  loop_->post([this, done](engine::Stage& stage) {
-    try {
-      save_on_loop(stage);
-      done->set_value();
-    } catch (...) {
-      done->set_exception(std::current_exception());
-    }
-  });
-  result.get();
+  loop_->ask([this](engine::Stage& stage) { save_on_loop(stage); });
 }
 
 engine::WeightMap Provider::Impl::weights() {
-  auto done = std::make_shared<std::promise<engine::WeightMap>>();
-  auto result = done->get_future();
-  loop_->post([done](engine::Stage& stage) { done->set_value(stage.snapshot()); });
-  return result.get();
+  engine::WeightMap copied;
+  loop_->ask([&](const engine::Stage& stage) { copied = stage.snapshot(); });
+  return copied;
 }
 
 Provider::Status Provider::Impl::status() const {

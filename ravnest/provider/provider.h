@@ -153,9 +153,9 @@ class Provider {
   // is back.
   void keep();
 
-  // Writes the weights as they are to submod_<stage>.safetensors.
+  // Writes the weights as they are, or as the run has left them, to submod_<stage>.safetensors.
   void save();
-  // Parameters and buffers as they are now, copied.
+  // Parameters and buffers, the same ones, copied.
   engine::WeightMap weights();
 
   struct Status {

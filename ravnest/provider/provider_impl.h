@@ -64,6 +64,7 @@ class Provider::Impl : public LoopListener {
   void keep_if_due();
   void flush_reports();
   void leave_files(const std::exception_ptr& error);
+  bool ends_run() const;
   void save_on_loop(engine::Stage& stage, bool is_interrupted = false);
   void report(transport::Message message);
   std::unique_ptr<engine::Stage> make_stage(const Checkpoint* checkpoint);

@@ -392,7 +392,8 @@ void Provider::Impl::leave_files(const std::exception_ptr& error) {
   }
   const auto exit_code = exit_code_of(error);
   const bool is_stopped = exit_code && *exit_code != 1;  // on purpose, not for an error elsewhere
-  if (stage_ != nullptr && is_stopped && options_.save) {
+  // What was never trained must not take the place of what an earlier run has saved.
+  if (stage_ != nullptr && is_stopped && options_.save && updated_ > 0) {
     save_on_loop(*stage_, true);
   }
   const bool is_whole = !error && is_trained_ && !options_.ends_alone;
@@ -400,13 +401,20 @@ void Provider::Impl::leave_files(const std::exception_ptr& error) {
     flush_reports();
     keeper_.keep(take_checkpoint());
     keeper_.finish();
-  } else if (stage_ != nullptr && (is_stopped || is_whole)) {
+  } else if (stage_ != nullptr && (is_whole || (is_stopped && ends_run()))) {
     keeper_.remove();  // the next run begins anew
   }
   if (reports_ && error && (exit_code || !options_.ends_alone)) {
     reports_->send(to_message(Control{.word = Word::kStop, .numbers = {1}, .text = text_of(error)}),
                    kLastReports);
   }
+}
+
+// Of a run that was stopped: whether nobody is to go on from here. The root says so for all, since
+// the run's id goes with its checkpoint (that of a job is known to all). One that has learned
+// nothing was still waiting for the others, and keeps what it came with.
+bool Provider::Impl::ends_run() const {
+  return !options_.job.empty() || (node_.stage == 0 && updated_ > status().resumed);
 }
 
 void Provider::Impl::save_on_loop(engine::Stage& stage, bool is_interrupted) {

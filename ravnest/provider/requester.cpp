@@ -18,8 +18,6 @@ namespace {
 constexpr std::size_t kQueuedHere = 4;
 // On their way to the root and not done.
 constexpr std::size_t kSentPasses = 64;
-// A send that waits for room looks so often whether there is another root.
-constexpr Milliseconds kLook{100};
 
 std::exception_ptr lost(const char* text) {
   return std::make_exception_ptr(Error(ErrorKind::kPeerLost, text));
@@ -63,6 +61,7 @@ Requester::~Requester() {
     is_closing_ = true;
   }
   changed_.notify_all();
+  break_off();
   feeding_.join();
   requests_.reset();
   transport_.reset();
@@ -80,12 +79,23 @@ void Requester::open(const transport::Peer& root) {
        .on_end = [this](const std::exception_ptr& error) { on_end(error); }});
 }
 
+// Whoever waits for room there need not.
+void Requester::break_off() {
+  if (requests_) {
+    requests_->break_off();
+  }
+}
+
 void Requester::set_root(const transport::Peer& root, transport::Members members) {
   reports_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    session_ = 0;
+  }
+  break_off();
   std::unique_ptr<transport::Sender> requests;
   {
     std::unique_lock lock(mutex_);
-    session_ = 0;
     changed_.wait(lock, [this] { return sending_ == 0; });
     requests = std::move(requests_);
   }
@@ -213,35 +223,27 @@ void Requester::feed() {
   }
 }
 
-// Until the root has it on its way, or is another.
+// Until the root has it on its way, or is another. (One that was started again drops what is for an
+// earlier session.)
 void Requester::send(const transport::Message& message, std::int64_t session) {
-  while (true) {
-    try {
-      return requests_->send(message, kLook);
-    } catch (const Error& error) {
-      if (!has_failed(session, error.kind() == ErrorKind::kTimeout)) {
-        continue;
-      }
-    } catch (const std::exception&) {
-      has_failed(session, false);
-    }
-    return;
+  try {
+    requests_->send(message, transport::kForEver);
+  } catch (const std::exception&) {
+    on_unsent(session, std::current_exception());
   }
 }
 
-// Whether a send that was caught throwing is given up.
-bool Requester::has_failed(std::int64_t session, bool is_late) {
+void Requester::on_unsent(std::int64_t session, const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
-  const bool is_wanted = !is_closing_ && !is_over_ && session_ == session;
-  if (is_wanted && !is_late) {
-    if (options_.transport) {
-      session_ = 0;
-    } else {
-      is_over_ = true;
-      error_ = std::current_exception();
-    }
+  if (is_closing_ || is_over_ || session_ != session) {
+    return;  // nobody wants it there
   }
-  return !is_wanted || !is_late;
+  if (options_.transport) {
+    session_ = 0;
+  } else {
+    is_over_ = true;
+    error_ = error;
+  }
 }
 
 void Requester::on_report(const transport::Message& message) {

@@ -93,6 +93,7 @@ class Requester {
 
  private:
   void open(const transport::Peer& root);
+  void break_off();
   void on_report(const transport::Message& message);
   void on_word(const Control& control);
   void on_end(const std::exception_ptr& error);
@@ -101,7 +102,7 @@ class Requester {
   bool wait(const Done& is_done, transport::Milliseconds timeout);
   void feed();
   void send(const transport::Message& message, std::int64_t session);
-  bool has_failed(std::int64_t session, bool is_late);
+  void on_unsent(std::int64_t session, const std::exception_ptr& error);
 
   const RequesterOptions options_;
   std::shared_ptr<transport::Transport> transport_;

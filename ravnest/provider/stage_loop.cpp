@@ -120,6 +120,35 @@ void StageLoop::post(Call call) {
   changed_.notify_one();
 }
 
+void StageLoop::ask(const Call& call) {
+  bool is_done = false;
+  std::exception_ptr error;
+  post([&](engine::Stage& stage) {
+    try {
+      call(stage);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    is_done = true;
+    published_.notify_all();
+  });
+  {
+    std::unique_lock lock(mutex_);
+    published_.wait(lock, [&] { return is_done || is_over_; });
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  if (!is_done && !stage_) {
+    const Error none(ErrorKind::kPeerLost, "[provider] the run has ended before it began.");
+    std::rethrow_exception(stopped_->error ? stopped_->error : std::make_exception_ptr(none));
+  }
+  if (!is_done) {
+    call(*stage_);
+  }
+}
+
 void StageLoop::stop(int exit_code, const std::string& reason) {
   stop_with({.word = Word::kStop, .numbers = {exit_code}, .text = reason});
 }
@@ -189,12 +218,12 @@ void StageLoop::run() {
   leave_the_rest();
   published_.notify_all();
   pending_calls_.clear();
-  // What was not worked on gives its credit back here, and the stage goes where it came from.
+  // What was not worked on gives its credit back here. The stage stays for who asks for its
+  // weights.
   forwards_.clear();
   backwards_.clear();
   inputs_.clear();
   unfinished_.clear();
-  stage_.reset();
 }
 
 // Who leaves in mid-run says why, to its neighbours and they to theirs: the word may reach us after
@@ -422,7 +451,7 @@ void StageLoop::set_copies(const std::string& home, const CopyValues& copies) {
     listener_.on_refused(home, concat("the parameters that ", home,
                                       " shares are not finite: they stay as they were"));
   }
-  tied_through_ = copies.passes;
+  tied_through_[home] = copies.passes;
   if (copies.passes != ReadyStage::kUnknown) {
     awaited_homes_.erase(home);
   }

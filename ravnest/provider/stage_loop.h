@@ -167,6 +167,10 @@ class StageLoop {
   void deliver(Channel channel, transport::Delivery delivery);
   // Runs on the loop's thread, soon; not at all once the loop is over. Any thread.
   void post(Call call);
+  // The same, and waits for it. A loop that is over leaves its stage as it was: the call then runs
+  // on the caller's thread. Throws what the call threw; where there never was a stage, what ended
+  // the loop. Any thread but the loop's.
+  void ask(const Call& call);
   // Waits until the status is as wanted or the loop has ended; false at the deadline. Throws the
   // error of a loop that ended with one. Any thread but the loop's.
   struct Status;
@@ -258,6 +262,9 @@ class StageLoop {
   bool has_final_copies(const Control& control) const;
   bool is_limited(const Work& work) const;
   bool is_group_open(std::int64_t pass) const;
+  std::int64_t update_of(std::int64_t pass) const;
+  std::int64_t start_of_update(std::int64_t pass) const;
+  void count_updates_from(std::int64_t pass);
   bool has_inputs(const PassHeader& header) const;
   bool has_tied_gradients(std::int64_t pass) const;
 
@@ -335,12 +342,15 @@ class StageLoop {
   std::map<std::pair<std::int64_t, PassKey>, Inputs> inputs_;  // by generation
   std::map<PassKey, Work> unfinished_;                         // at the root
   std::map<std::int64_t, std::map<std::string, std::vector<at::Tensor>>> tied_gradients_;
-  std::int64_t tied_through_ = 0;                     // passes that the copies' values have in them
+  std::map<std::string, std::int64_t> tied_through_;  // by home: passes that its values have
   std::map<std::string, std::int64_t> final_copies_;  // by home: the training that they end
   std::map<std::string, CopyValues> early_copies_;    // by home, from before there was a stage
   std::set<std::string> awaited_homes_;  // of a stage that joins: nothing is learned before
   std::deque<Call> pending_calls_;
   std::int64_t learned_ = 0;  // training passes, all of the first
+  // The first pass of an update: where the root began, or the last training ended. All have the
+  // same, so that updates are of the same passes everywhere.
+  std::int64_t first_ = 0;
   std::int64_t epoch_ = 0;
   std::optional<Control> training_end_;  // the last one, at the root
   std::set<std::int64_t> joined_;        // at the root: stages that take part in this generation

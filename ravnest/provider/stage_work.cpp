@@ -54,9 +54,10 @@ bool StageLoop::can_start(const Work& work) const {
     return true;
   }
   const bool has_copies =
-      outlets_.homes.empty() || !work.header.is_training() ||
-      tied_through_ >= work.header.pass -
-                           work.header.pass % static_cast<std::int64_t>(options_.update_frequency);
+      !work.header.is_training() || std::ranges::all_of(outlets_.homes, [&](const auto& home) {
+        const auto found = tied_through_.find(home.first);
+        return found != tied_through_.end() && found->second >= start_of_update(work.header.pass);
+      });
   return has_copies && is_group_open(work.header.is_training() ? work.header.pass : -1);
 }
 
@@ -102,8 +103,20 @@ bool StageLoop::is_group_open(std::int64_t pass) const {
   if (first == unfinished_.end()) {
     return true;
   }
-  const auto group = static_cast<std::int64_t>(options_.update_frequency);
-  return pass >= 0 && pass / group == first->first.second / group;
+  return pass >= 0 && update_of(pass) == update_of(first->first.second);
+}
+
+std::int64_t StageLoop::update_of(std::int64_t pass) const {
+  return (pass - first_) / static_cast<std::int64_t>(options_.update_frequency);
+}
+
+std::int64_t StageLoop::start_of_update(std::int64_t pass) const {
+  return first_ + update_of(pass) * static_cast<std::int64_t>(options_.update_frequency);
+}
+
+void StageLoop::count_updates_from(std::int64_t pass) {
+  first_ = std::max<std::int64_t>(pass, 0);
+  stage().count_from(first_);
 }
 
 bool StageLoop::has_inputs(const PassHeader& header) const {
@@ -151,14 +164,18 @@ void StageLoop::begin(Work work) {
   }
 }
 
-// Learns from the first update that it sees the whole of.
+// Learns from the first update that it sees the whole of, where it joins, or was lost with passes
+// that will not come again: copies of its parameters must not wait for those.
 void StageLoop::note_start(const PassHeader& header) {
-  if (!header.is_training() || learned_ != ReadyStage::kUnknown) {
+  if (!header.is_training() || header.pass <= learned_ || stage().in_flight() > 0) {
     return;
   }
-  const auto group = static_cast<std::int64_t>(options_.update_frequency);
-  learned_ = (header.pass + group - 1) / group * group;
-  listener_.on_joined(learned_);
+  const bool is_joining = learned_ == ReadyStage::kUnknown;
+  learned_ =
+      start_of_update(header.pass + static_cast<std::int64_t>(options_.update_frequency) - 1);
+  if (is_joining) {
+    listener_.on_joined(learned_);
+  }
   send_tied_values();
 }
 
@@ -203,8 +220,10 @@ void StageLoop::end_training(Control control) {
     control.numbers.push_back(learned_);
   }
   training_end_ = control;
+  count_updates_from(passes_of(control));
   send_tied_values(round_of(control));
   send_control(outlets_.next, control);
+  publish();  // who waits for the end sees the last update
   listener_.on_word(control);
 }
 
@@ -215,7 +234,7 @@ void StageLoop::start_run(const Control& control) {
     learned_ = ready.passes;
     run_ = control.text;
     epoch_ = ready.epoch;
-    tied_through_ = 0;
+    tied_through_.clear();
     awaited_homes_.clear();
     for (const auto& [home, tied] : outlets_.homes) {
       if (learned_ == ReadyStage::kUnknown) {
@@ -224,6 +243,9 @@ void StageLoop::start_run(const Control& control) {
     }
     for (const auto& [home, copies] : std::exchange(early_copies_, {})) {
       set_copies(home, copies);
+    }
+    if (options_.is_root()) {
+      count_updates_from(learned_);
     }
   }
   generation_ = options_.is_root() ? generation_ + 1 : control.generation;
@@ -243,6 +265,11 @@ void StageLoop::start_run(const Control& control) {
   tied_gradients_.clear();
   Control next = control;
   next.generation = generation_;
+  if (options_.is_root()) {
+    next.numbers = {first_};
+  } else {
+    count_updates_from(control.numbers.empty() ? 0 : control.numbers[0]);
+  }
   send_control(outlets_.next, next);
   send_tied_values();
   joined_.clear();

@@ -43,7 +43,7 @@ class NativeRule : public UpdateRule {
                      .rate_factor = engine::warmup_factor(static_cast<double>(step.delay), updates_,
                                                           options_.warmup_updates)});
     ++updates_;
-    if (scheduler_ && !options_.step_on_epoch) {
+    if (scheduler_ && !options_.step_on_epoch && !step.is_rest) {
       step_schedule();
     }
   }

@@ -83,7 +83,8 @@ struct TransportOptions {
   Window window;
   Timeouts timeouts;
   std::size_t largest_chunk = std::size_t{512} << 10;  // of tensors, in one frame
-  // Called on the transport's loop thread, one after the other; should not block.
+  // Called on a thread that has nothing else to do, one after the other. Whoever ends the transport
+  // waits for the last.
   std::function<void(const Notice&)> on_notice;
   // Asked before every heartbeat: false withholds it, so that a node whose compute loop hangs is
   // found although its process lives. On the loop thread.

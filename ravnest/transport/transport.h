@@ -91,6 +91,8 @@ class Sender {
   virtual void flush(Milliseconds timeout) = 0;
   // Flushes, says goodbye, and waits for the answer.
   virtual void close(Milliseconds timeout) = 0;
+  // As if it was destroyed: whoever waits in it gets Error(kPeerLost) at once.
+  virtual void break_off() = 0;
   virtual ChannelState state() const = 0;
 };
 

@@ -143,6 +143,15 @@ TEST_F(FuseCluster, RefusesToMixRuns) {
             std::string::npos);
 }
 
+TEST_F(FuseCluster, RefusesWeightsThatWereNeverTrained) {
+  save(10, {{"in.weight", matrix('i')}, {"out.weight", matrix('i')}}, "r1", 0);
+  save(11, {{"middle.weight", matrix('m')}, {"late.weight", matrix('l')}}, "r1", 0);
+  save(12, {}, "r1", 0);
+  EXPECT_EQ(refusal(),
+            "[fuse] expected weights that were trained, got those that node_10 at 0.0.0.0:8080 "
+            "began with. Train with save=True first.");
+}
+
 TEST_F(FuseCluster, TakesTheStagesOfAnInterruptedRunAsTheyAre) {
   save_all();
   const auto save_interrupted = [&](int id, std::uint64_t passes) {

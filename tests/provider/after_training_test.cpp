@@ -6,6 +6,7 @@
 
 #include "ravnest/package/trained.h"
 #include "ravnest/provider/checkpoint.h"
+#include "ravnest/provider/stopped.h"
 #include "tests/provider/cluster.h"
 
 namespace ravnest::provider {
@@ -13,6 +14,31 @@ namespace {
 
 bool has_checkpoint(const TestCluster& cluster, std::size_t stage) {
   return std::filesystem::exists(checkpoint_path(cluster.folder(), cluster.node(stage)));
+}
+
+// What was asked as the root left used to be dropped.
+TEST(TrainedRun, LeavesItsWeightsWithThoseThatTheRootHasLeft) {
+  TestCluster cluster({3});
+  cluster.start_all();
+  cluster.train(make_batches(6));
+  cluster.end_training();
+  const engine::WeightMap trained = cluster.leaf().weights();
+  cluster.root().close(Milliseconds(5000));
+  ASSERT_TRUE(cluster.leaf().wait_until_over(kLong));
+  expect_equal(cluster.leaf().weights(), trained);
+  cluster.leaf().save();
+  const auto saved = package::read_trained(cluster.folder(), cluster.node(1));
+  EXPECT_EQ(saved.passes, 6U);
+  EXPECT_TRUE(from_stored(saved.tensors.at("b")).equal(trained.at("b")));
+  cluster.leaf().close(Milliseconds(5000));
+  expect_equal(cluster.leaf().weights(), trained);
+}
+
+TEST(TrainedRun, HasNoWeightsWhereItEndedBeforeItBegan) {
+  TestCluster cluster({3});
+  cluster.start(1);
+  cluster.leaf().stop(130, "it was interrupted");
+  EXPECT_THROW(cluster.leaf().weights(), StoppedRun);
 }
 
 class AfterTraining : public testing::TestWithParam<std::size_t> {};
@@ -87,6 +113,74 @@ TEST(TrainedRun, AStageWithoutACheckpointSavesNothingAndSaysSo) {
   const auto after = package::read_trained(cluster.folder(), cluster.node(1));
   EXPECT_TRUE(from_stored(after.tensors.at("b")).equal(saved));
 }
+
+// Ctrl-C on one, which ends all that are there.
+void interrupt(TestCluster& cluster, const std::vector<std::size_t>& running) {
+  ASSERT_TRUE(cluster.at(running.front()).wait_until_ready(kLong));
+  cluster.at(running.front()).stop(130, "it was interrupted");
+  for (const std::size_t stage : running) {
+    ASSERT_TRUE(cluster.at(stage).wait_until_over(kLong));
+  }
+  for (const std::size_t stage : running) {
+    cluster.kill(stage);
+  }
+}
+
+TEST(InterruptedBeforeItsFirstUpdate, ARootLeavesTheWeightsOfTheLastRun) {
+  TestCluster cluster({3}, {.save = true});
+  cluster.start_all();
+  cluster.train(make_batches(6));
+  cluster.end_training();
+  cluster.close();
+  cluster.kill(0);
+  cluster.kill(1);
+  cluster.start(0);
+  interrupt(cluster, {0});
+  const auto root = package::read_trained(cluster.folder(), cluster.node(0));
+  EXPECT_EQ(root.run, package::read_trained(cluster.folder(), cluster.node(1)).run);
+  EXPECT_EQ(root.passes, 6U);
+}
+
+TEST(InterruptedBeforeItsFirstUpdate, NobodySavesAnything) {
+  TestCluster cluster({3}, {.update_frequency = 4, .save = true});
+  cluster.start_all();
+  cluster.train(make_batches(2));
+  cluster.root().wait_until_idle(kLong);
+  interrupt(cluster, {0, 1});
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    EXPECT_FALSE(
+        std::filesystem::exists(package::trained_file(cluster.folder(), cluster.node(stage))));
+  }
+}
+
+class InterruptedAfterACrash : public testing::TestWithParam<std::vector<std::size_t>> {};
+
+// A root that was interrupted as it waited used to take its checkpoint with it.
+TEST_P(InterruptedAfterACrash, TheRunGoesOnWhereItWas) {
+  TestCluster cluster({3}, {.checkpoint_every = 2});
+  cluster.start_all();
+  const auto batches = make_batches(8);
+  cluster.train({batches.begin(), batches.begin() + 6});
+  cluster.root().wait_until_idle(kLong);
+  cluster.kill(0);
+  if (GetParam().size() == 1) {
+    cluster.kill(1);
+  }
+  cluster.start(0);
+  interrupt(cluster, GetParam());
+  cluster.start_all();
+  cluster.train(batches);
+  cluster.end_training();
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    EXPECT_EQ(cluster.at(stage).status().resumed, 6) << stage;
+  }
+  cluster.close();
+  EXPECT_EQ(cluster.losses().size(), 8U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Running, InterruptedAfterACrash,
+                         testing::Values(std::vector<std::size_t>{0},
+                                         std::vector<std::size_t>{0, 1}));
 
 std::size_t lines_in(const std::filesystem::path& path) {
   std::ifstream file(path);

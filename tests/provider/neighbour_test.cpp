@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <mutex>
+#include <thread>
 
 #include "ravnest/provider/foreseen.h"
 #include "ravnest/provider/values.h"
@@ -258,6 +259,7 @@ TEST_F(BadRoot, IsHeardByWhoeverComesInTheLeafsPlace) {
   const auto deadline = transport::deadline_in(kLong);
   while (received() < before + 2 * 8 * 4 * sizeof(float)) {  // both messages of the pass
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::yield();
   }
   cluster_.kill(1);
   cluster_.start(1, notices_.callbacks());

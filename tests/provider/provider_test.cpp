@@ -20,23 +20,27 @@
 namespace ravnest::provider {
 namespace {
 
-// The same training in one process, with plain autograd.
+// The same training in one process, with plain autograd. A training ends after so many batches,
+// and its last update takes what is left.
 std::vector<double> losses_of_one_process(const graph::Program& program,
                                           const std::vector<Batch>& batches,
-                                          std::size_t accumulate = 1) {
+                                          std::size_t accumulate = 1,
+                                          std::size_t training = 1'000'000) {
   engine::BoundProgram model(program);
   std::vector<double> losses;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const auto outputs = model.run({batches[i].x, batches[i].t}, engine::Mode::kTrain);
     losses.push_back(outputs[0].toTensor().item<double>());
-    (outputs[0].toTensor() / static_cast<double>(accumulate)).backward();
-    if ((i + 1) % accumulate != 0) {
+    outputs[0].toTensor().backward();
+    const std::size_t batch = i % training;
+    if ((batch + 1) % accumulate != 0 && batch + 1 != training) {
       continue;
     }
+    const auto passes = static_cast<double>(batch % accumulate + 1);
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : model.weights()) {
       if (tensor.requires_grad()) {
-        at::Tensor(tensor).sub_(tensor.grad(), 0.05);
+        at::Tensor(tensor).sub_(tensor.grad(), 0.05 / passes);
         tensor.mutable_grad().reset();
       }
     }
@@ -83,6 +87,23 @@ TEST_P(Synchronous, RecomputesTheSame) {
   cluster.end_training();
   cluster.close();
   expect_near(cluster.losses(), losses_of_one_process(cluster.program(), batches));
+}
+
+// The second training used to be cut into updates that began before it.
+TEST_P(Synchronous, TrainsAgainWhereATrainingEndedWithinAnUpdate) {
+  TestCluster cluster(GetParam(), {.schedule = Schedule::kSync, .update_frequency = 4});
+  cluster.start_all();
+  const auto batches = make_batches(20);
+  const std::vector<Batch> first(batches.begin(), batches.begin() + 10);
+  cluster.train(first);
+  cluster.end_training();
+  cluster.train({batches.begin() + 10, batches.end()});
+  cluster.root().end_training();
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    ASSERT_EQ(cluster.at(stage).wait_for_training(1, kLong), 2);
+  }
+  cluster.close();
+  expect_near(cluster.losses(), losses_of_one_process(cluster.program(), batches, 4, 10));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Synchronous,
@@ -225,6 +246,77 @@ TEST_P(Restart, GoesOnFromTheLastCheckpoint) {
   EXPECT_LE(restarted.loop.updates, 80U - 10U);
   cluster.close();
   EXPECT_EQ(cluster.losses().size(), 80U);
+}
+
+// Its updates used to be of other passes than those of the others from there on.
+TEST(Provider, AStageThatIsStartedAgainLearnsFromTheUpdatesOfTheOthers) {
+  TestCluster cluster({2, 4}, {.update_frequency = 4, .checkpoint_every = 1});
+  cluster.start_all();
+  const auto batches = make_batches(16);
+  cluster.train({batches.begin(), batches.begin() + 6});
+  ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+  cluster.kill(1);
+  cluster.start(1);
+  cluster.train({batches.begin() + 6, batches.end()});
+  cluster.end_training();
+  EXPECT_EQ(cluster.at(1).status().resumed, 4);
+  EXPECT_EQ(cluster.at(1).status().loop.updates, 2U) << "of the passes from 8 on";
+  EXPECT_EQ(cluster.root().status().loop.updates, 4U);
+  cluster.close();
+}
+
+// The last two layers share a weight, which lives in the stem.
+constexpr const char* kTiedInTheStem = R"(
+weight parameter "a" : f32[4, 4]
+weight parameter "b" : f32[4, 4]
+graph
+  symbol s0 = 8 in [2, inf]
+  parameter %a : f32[4, 4] = "a"
+  parameter %b : f32[4, 4] = "b"
+  input %x : f32[s0, 4]
+  input %t : f32[s0, 4]
+  %h : f32[s0, 4] = aten.linear.default(input=%x, weight=%b)
+  %i : f32[s0, 4] = aten.tanh.default(self=%h)
+  %k : f32[s0, 4] = aten.linear.default(input=%i, weight=%a)
+  %l : f32[s0, 4] = aten.tanh.default(self=%k)
+  %n : f32[s0, 4] = aten.linear.default(input=%l, weight=%a)
+  %e : f32[] = aten.mse_loss.default(self=%n, target=%t)
+  return %e, %n
+)";
+
+// The leaf used to wait for updates that the stem had lost.
+TEST(Provider, GoesOnInStepWhereTheHomeOfATiedWeightIsStartedAgain) {
+  TestCluster cluster({2, 4}, {.schedule = Schedule::kSync, .checkpoint_every = 2}, kTiedInTheStem);
+  cluster.start_all();
+  const auto batches = make_batches(10);
+  cluster.train({batches.begin(), batches.begin() + 5});
+  ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+  cluster.kill(1);
+  cluster.start(1);
+  cluster.train({batches.begin() + 5, batches.end()});
+  cluster.end_training();
+  EXPECT_EQ(cluster.at(1).status().resumed, 4);
+  EXPECT_EQ(cluster.at(1).status().loop.updates, 5U);
+  EXPECT_TRUE(cluster.at(1).weights().at("a").equal(cluster.leaf().weights().at("a")));
+  cluster.close();
+}
+
+// A schedule is as long as the updates that are whole; the rest of a training used to be one more.
+TEST(Provider, EndsATrainingWithTheScheduleThatEndsWithIt) {
+  ProviderOptions options{.update_frequency = 4};
+  options.make_rule = [] {
+    return make_native_rule({.optimizer = "sgd",
+                             .optimizer_options = {{"lr", 0.05}},
+                             .scheduler = "OneCycleLR",
+                             .scheduler_options = {{"max_lr", 0.05}, {"total_steps", 4.0}},
+                             .step_on_epoch = false});
+  };
+  TestCluster cluster({2, 4}, options);
+  cluster.start_all();
+  cluster.train(make_batches(18));
+  cluster.end_training();
+  EXPECT_EQ(cluster.root().status().loop.updates, 5U);
+  cluster.close();
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Restart, testing::Values(0U, 1U, 2U));

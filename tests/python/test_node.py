@@ -544,6 +544,24 @@ def make_single(folder, **options):
     )
 
 
+def test_the_rest_of_a_training_is_no_step_of_a_scheduler(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    steps = []
+
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: steps.append(step) or 1.0)
+
+    node = make_single(
+        tmp_path, update_frequency=2, lr_scheduler=schedule, lr_step_on_epoch_change=False
+    )
+    for inputs, _ in Task("mlp", batches=5).loader():
+        node.forward_compute(inputs)
+    node.finish_training()
+    assert node.status["updates"] == 3
+    node.close()
+    assert max(steps) == 2
+
+
 @pytest.mark.parametrize("method", ["start", "start_grpc_server", "init_server"])
 def test_what_takes_the_port(tmp_path, method):
     Task("mlp").plan(tmp_path, 1)
@@ -637,12 +655,12 @@ def test_what_a_node_refuses(one_stage, options, error, words):
         ({"schedule": "later"}, "async or sync"),
         ({"memory": "none"}, "stash or recompute"),
         ({"codec": "zip"}, "zip"),
+        ({"optimizer": torch.optim.Adamax, "predict_weights": True}, "runs in Python"),
     ],
 )
 def test_what_it_refuses_when_it_starts(one_stage, options, words):
-    node = Node(
-        "node_0", optimizer="sgd", criterion=class_loss, labels=[1], node_data=one_stage, **options
-    )
+    options = {"optimizer": "sgd", **options}
+    node = Node("node_0", criterion=class_loss, labels=[1], node_data=one_stage, **options)
     with pytest.raises(ValueError, match=words):
         node.start()
 

@@ -75,6 +75,7 @@ class Wiretap : public transport::Transport {
     }
     void flush(Milliseconds timeout) override { inner_->flush(timeout); }
     void close(Milliseconds timeout) override { inner_->close(timeout); }
+    void break_off() override { inner_->break_off(); }
     transport::ChannelState state() const override { return inner_->state(); }
 
    private:

@@ -275,6 +275,7 @@ class Simulation {
       }
       void flush(Milliseconds) override {}
       void close(Milliseconds) override {}
+      void break_off() override {}
       transport::ChannelState state() const override { return {}; }
 
      private:

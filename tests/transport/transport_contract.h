@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <latch>
 #include <limits>
 #include <thread>
 
@@ -164,6 +165,18 @@ TYPED_TEST_P(TransportContract, BlocksTheSenderUntilTheConsumerHasTaken) {
   std::jthread sending([&] { sender->send(numbered(3), kPatience); });
   first.reset();
   EXPECT_EQ(take_passes(inbox, 2), (std::vector<std::int64_t>{2, 3}));
+}
+
+TYPED_TEST_P(TransportContract, ASenderThatIsBrokenOffLetsGoOfWhoWaitsInIt) {
+  TestNode a(this->world_, "node_0", this->small_window(1));
+  TestNode b(this->world_, "node_1");
+  Inbox inbox;
+  const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
+  const auto sender = a.transport->open(b.peer(), "forward");
+  sender->send(numbered(1), kPatience);
+  const auto held = inbox.take(kPatience);
+  std::jthread breaking([&] { sender->break_off(); });
+  EXPECT_EQ(kind_thrown([&] { sender->send(numbered(2), kPatience); }), ErrorKind::kPeerLost);
 }
 
 TYPED_TEST_P(TransportContract, CountsTheWindowInBytesToo) {
@@ -335,6 +348,25 @@ TYPED_TEST_P(TransportContract, EndsOutliveTheTransport) {
   EXPECT_EQ(receiver->state().phase, Phase::kFailed);
 }
 
+// A notice used to be given by the thread that connects and beats.
+TYPED_TEST_P(TransportContract, WhoReadsNoticesSlowlyHoldsNothingUp) {
+  std::latch may_go_on(1);
+  TransportOptions options;
+  options.on_notice = [&](const Notice&) { may_go_on.wait(); };
+  TestNode a(this->world_, "node_0", options);
+  TestNode b(this->world_, "node_1");
+  const Credit at_the_end([&] { may_go_on.count_down(); });
+  Inbox inbox;
+  const auto receiver = b.transport->receive(a.peer(), "forward", inbox.handler());
+  const auto later = b.transport->receive(a.peer(), "inputs", inbox.handler());
+  const auto sender = a.transport->open(b.peer(), "forward");
+  const auto any = [](const Notice&) { return true; };
+  ASSERT_TRUE(a.notices.wait_for(any));  // and its reader stays there
+  const auto opened_then = a.transport->open(b.peer(), "inputs");
+  opened_then->send(numbered(1), kPatience);
+  EXPECT_EQ(take_passes(inbox, 1), passes_to(1));
+}
+
 TYPED_TEST_P(TransportContract, AnAddressIsNotShared) {
   TestNode a(this->world_, "node_0");
   const std::string text =
@@ -402,16 +434,15 @@ TYPED_TEST_P(TransportContract, LeavesNoThreadAndNoDescriptorBehind) {
   EXPECT_LE(entries("/proc/self/task"), threads);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(TransportContract, DeliversInOrder, CarriesTensorsOfAllSizes,
-                            CarriesEverythingThatAMessageHas, CarriesEveryCodec,
-                            CarriesBothDirectionsAtOnce, ChannelsOfOnePairHaveTheirOwnWindows,
-                            BlocksTheSenderUntilTheConsumerHasTaken, CountsTheWindowInBytesToo,
-                            KeepsToTheReceiversSmallerWindow, CreditMayComeBackInAnyOrder,
-                            TheSenderMayStartFirst, TheReceiverMayStartFirst,
-                            AReceiverMayBeAskedForLater, AGoodbyeIsNoLoss, AReceiverMaySayGoodbye,
-                            ClosingWaitsForMessagesInFlight, ClosingHasADeadline,
-                            EndsOutliveTheTransport, AnAddressIsNotShared,
-                            RefusesASecondEndOfAChannel, RefusesAMessageOverTheLimitsWhereItIsSent,
-                            LeavesNoThreadAndNoDescriptorBehind);
+REGISTER_TYPED_TEST_SUITE_P(
+    TransportContract, DeliversInOrder, CarriesTensorsOfAllSizes, CarriesEverythingThatAMessageHas,
+    CarriesEveryCodec, CarriesBothDirectionsAtOnce, ChannelsOfOnePairHaveTheirOwnWindows,
+    BlocksTheSenderUntilTheConsumerHasTaken, ASenderThatIsBrokenOffLetsGoOfWhoWaitsInIt,
+    CountsTheWindowInBytesToo, KeepsToTheReceiversSmallerWindow, CreditMayComeBackInAnyOrder,
+    TheSenderMayStartFirst, TheReceiverMayStartFirst, AReceiverMayBeAskedForLater, AGoodbyeIsNoLoss,
+    AReceiverMaySayGoodbye, ClosingWaitsForMessagesInFlight, ClosingHasADeadline,
+    EndsOutliveTheTransport, WhoReadsNoticesSlowlyHoldsNothingUp, AnAddressIsNotShared,
+    RefusesASecondEndOfAChannel, RefusesAMessageOverTheLimitsWhereItIsSent,
+    LeavesNoThreadAndNoDescriptorBehind);
 
 }  // namespace ravnest::transport

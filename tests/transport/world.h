@@ -128,7 +128,12 @@ class TestNode {
     options.plan = options.plan.empty() ? "plan" : options.plan;
     options.seed = 1;
     options.members = world.members();
-    options.on_notice = [this](const Notice& notice) { notices.add(notice); };
+    options.on_notice = [this, next = options.on_notice](const Notice& notice) {
+      notices.add(notice);
+      if (next) {
+        next(notice);
+      }
+    };
     transport = std::make_unique<SessionTransport>(
         options, make_faulty_carrier(world.make_carrier(name, address), faults));
     address_ = transport->address();

@@ -232,7 +232,8 @@ std::vector<at::Tensor> Stage::backward(std::int64_t id, const std::vector<at::T
   is_spoiled_ = is_spoiled_ || is_refused;
   last_delay_ = delay;
   longest_delay_ = std::max(longest_delay_, delay);
-  if (++backwards_ == options_.update_frequency) {
+  ++backwards_;
+  if ((id + 1 - first_) % static_cast<std::int64_t>(options_.update_frequency) == 0) {
     update();
   }
   return results;
@@ -298,12 +299,13 @@ void Stage::gather(const WeightVersion& version, bool counts) {
 
 void Stage::flush() {
   if (backwards_ > 0) {
-    update();
+    update(true);
   }
 }
 
-void Stage::update() {
-  GradientStep step{.names = {}, .gradients = {}, .passes = backwards_, .delay = last_delay_};
+void Stage::update(bool is_rest) {
+  GradientStep step{
+      .names = {}, .gradients = {}, .passes = backwards_, .delay = last_delay_, .is_rest = is_rest};
   for (const std::string& name : trained_) {
     if (auto node = gradients_.extract(name)) {
       step.names.push_back(name);

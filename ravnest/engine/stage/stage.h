@@ -20,7 +20,8 @@ enum class PassMemory : std::uint8_t {
 
 struct StageOptions {
   PassMemory memory = PassMemory::kStash;
-  std::size_t update_frequency = 1;  // backwards between two updates; gradients are averaged
+  // Passes of an update, by their numbers, from the first of count_from on; gradients are averaged.
+  std::size_t update_frequency = 1;
   // Parameters that live in another stage: their gradients are handed out, and their values
   // come from there.
   std::set<std::string> copies;
@@ -35,6 +36,7 @@ struct GradientStep {
   std::map<std::string, at::Tensor> gradients;  // summed over `passes` of them
   std::size_t passes = 1;
   std::uint64_t delay = 0;
+  bool is_rest = false;  // of a training: less than an update, and no step of a schedule
 };
 using ApplyStep = std::function<void(const GradientStep&, WeightVersions&)>;
 // The value that a parameter is expected to have `delay` updates from now, written to `result`.
@@ -82,6 +84,8 @@ class Stage {
   void set_copy(const std::string& name, const at::Tensor& value);
   // Updates with what there is, before `update_frequency` is reached; nothing without it.
   void flush();
+  // The first pass of an update.
+  void count_from(std::int64_t pass) { first_ = pass; }
 
   const BoundProgram& program() const { return program_; }
   WeightVersions& weights() { return versions_; }
@@ -118,7 +122,7 @@ class Stage {
   std::vector<at::Tensor> differentiate(Pass& pass, std::int64_t id,
                                         const std::vector<at::Tensor>& gradients);
   void gather(const WeightVersion& version, bool counts);
-  void update();
+  void update(bool is_rest = false);
   void note_delay();
 
   BoundProgram program_;
@@ -131,6 +135,7 @@ class Stage {
   PredictWeight predict_;
   std::map<std::int64_t, Pass> passes_;
   std::map<std::string, at::Tensor> gradients_;  // summed
+  std::int64_t first_ = 0;                       // updates are counted from this pass on
   std::size_t backwards_ = 0;                    // since the last update
   bool is_spoiled_ = false;                      // a pass since then was refused
   std::uint64_t updates_ = 0;

@@ -31,12 +31,13 @@ SessionContext::SessionContext(TransportOptions given, bool is_proof_needed)
       instance(draw()),
       members(is_proof_needed, options.members),
       budget(std::make_shared<Budget>(options.limits.held_bytes)),
+      notices(options.now),
       loop(options.now) {}
 
 void SessionContext::notify(Notice notice) {
   if (options.on_notice) {
-    static_cast<void>(
-        loop.post([handler = options.on_notice, notice = std::move(notice)] { handler(notice); }));
+    static_cast<void>(notices.post(
+        [handler = options.on_notice, notice = std::move(notice)] { handler(notice); }));
   }
 }
 

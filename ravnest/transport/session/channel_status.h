@@ -25,6 +25,7 @@ struct SessionContext {
   const std::uint64_t instance;
   MemberTable members;
   const std::shared_ptr<Budget> budget;
+  Loop notices;  // a thread of their own: heartbeats must not wait for who reads them
   Loop loop;
 };
 

@@ -20,8 +20,8 @@ class Ticking {
   virtual TimePoint tick(TimePoint now) = 0;
 };
 
-// The transport's one thread of its own: deadlines, heartbeats, attempts to connect, notices. It
-// sleeps until the earliest deadline or a wake. Any thread may call.
+// A thread of the transport's own: one has deadlines, heartbeats and attempts to connect, another
+// gives notices. It sleeps until the earliest deadline or a wake. Any thread may call.
 class Loop {
  public:
   explicit Loop(std::function<TimePoint()> now);

@@ -15,7 +15,7 @@ namespace {
 class SenderEnd : public Sender {
  public:
   explicit SenderEnd(std::shared_ptr<SenderSession> session) : session_(std::move(session)) {}
-  ~SenderEnd() override { session_->break_off("the sender is gone"); }
+  ~SenderEnd() override { SenderEnd::break_off(); }
   SenderEnd(const SenderEnd&) = delete;
   SenderEnd& operator=(const SenderEnd&) = delete;
 
@@ -24,6 +24,7 @@ class SenderEnd : public Sender {
   }
   void flush(Milliseconds timeout) override { session_->flush(timeout); }
   void close(Milliseconds timeout) override { session_->close(timeout); }
+  void break_off() override { session_->break_off("the sender is gone"); }
   ChannelState state() const override { return session_->state(); }
 
  private:
@@ -119,6 +120,7 @@ SessionTransport::~SessionTransport() {
   // The loop uses the carrier, so it ends first.
   context_->loop.stop();
   carrier_->stop();
+  context_->notices.stop();
 }
 
 std::unique_ptr<Sender> SessionTransport::open(const Peer& to, const std::string& channel) {
