@@ -32,8 +32,9 @@ class Links {
         OnNonsense on_nonsense);
 
   void say(std::size_t rank, const Word& word);
-  bool is_open(std::size_t rank) const {
-    return lines_[rank].sender->state().phase == transport::Phase::kOpen;
+  // What we say reaches it, or did.
+  bool has_met(std::size_t rank) const {
+    return lines_[rank].sender->state().phase != transport::Phase::kWaiting;
   }
   // Says what was left unsaid, and opens anew what has ended. Returns when to be called again.
   TimePoint tick(TimePoint now);

@@ -96,8 +96,8 @@ class Ring::Core : public MemberActions, public EngineListener {
   void warn(const std::string& sentence) override { listener_.on_warning(sentence); }
   void waiting(const std::string& sentence) override { listener_.on_waiting(sentence); }
   void refuse_terms(std::size_t rank) override {
-    // Where our own words do not arrive yet, it would never know why we left.
-    if (links_->is_open(rank) && !std::exchange(has_refused_terms_, true)) {
+    // Not before our own words can reach it: it would never know why we left.
+    if (links_->has_met(rank) && !std::exchange(has_refused_terms_, true)) {
       listener_.on_other_terms(options_.members[rank].name);
     }
   }

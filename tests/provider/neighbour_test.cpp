@@ -184,7 +184,8 @@ TEST_F(BadLeaf, EndsTheRunWithTenBadGradientsInARow) {
 }
 
 TEST(BadBatch, ChangesNeitherWeightsNorStatisticsAndIsNamed) {
-  for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {3}}) {
+  for (const std::vector<std::size_t>& cuts :
+       {std::vector<std::size_t>{}, std::vector<std::size_t>{3}}) {
     SCOPED_TRACE(cuts.size());
     Notices notices;
     TestCluster cluster(cuts);
