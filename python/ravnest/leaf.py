@@ -42,6 +42,16 @@ def samples_in(value: Any) -> int | None:
     return next((x.shape[0] for x in tensors_in(value) if x.dim() > 0), None)
 
 
+def batches_in(loader: Any) -> int | None:
+    """Of an epoch, where that is known; a tensor is yet to be cut."""
+    if loader is None or hasattr(loader, "__array__"):
+        return None
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same batch with its tensors changed."""
     if isinstance(value, torch.Tensor):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from ravnest import _C, ending
 from ravnest.display import Display
-from ravnest.leaf import Leaf, samples_in, twin
+from ravnest.leaf import Leaf, batches_in, samples_in, twin
 from ravnest.optim import Rule
 from ravnest.place import Place
 from ravnest.structure import Structure
@@ -83,6 +84,13 @@ class Node:
         log_level: ``"debug"`` (every connection, averaging and checkpoint), ``"info"`` (how it
             goes, whom it waits for), ``"warning"`` (what went wrong) or ``"error"`` (what failed).
         node_data: Where the plan is.
+
+    Attributes:
+        batches_per_epoch: By which a script's own passes are told apart into epochs: schedulers
+            step at each, and clusters average where there is no `reduce_factor`. By default the
+            length of `labels`; a `Trainer` sets that of its loader. None where neither is known.
+        epoch: Of the passes that are submitted next, for scripts that count themselves. None: by
+            `batches_per_epoch`.
 
     Raises:
         ValueError: If the plan has no such node, or the node lacks what its role needs.
@@ -180,7 +188,8 @@ class Node:
             "trusted_network": trusted_network,
         }
         self._leaf = self._make_leaf() if self.is_leaf else None
-        self.batches_per_epoch: int | None = None
+        self.batches_per_epoch = batches_in(labels)
+        self.batch_size: int | None = None  # of the root's loader, where a Trainer knows it
         self._begin()
 
     def _begin(self) -> None:
@@ -528,7 +537,25 @@ class Node:
     def _epoch_now(self) -> int:
         if self.epoch is not None:
             return self.epoch
-        return self._passes // self.batches_per_epoch if self.batches_per_epoch else -1
+        if self.batches_per_epoch:
+            return self._passes // self.batches_per_epoch
+        if self._passes == 0:
+            self._warn_of_no_epochs()
+        return -1
+
+    def _warn_of_no_epochs(self) -> None:
+        missed = []
+        if self.rule.scheduler is not None and self.rule.step_on_epoch:
+            missed.append("lr_scheduler does not step")
+        if self.place.clusters > 1 and self.reduce_factor is None:
+            missed.append("clusters average at the end alone")
+        if missed:
+            warnings.warn(
+                "[node] how many batches make an epoch is not known, so that "
+                f"{' and '.join(missed)}: set batches_per_epoch of {self.name}, or epoch before "
+                "its passes.",
+                stacklevel=4,
+            )
 
     def _inputs(self, tensors: Any, kwargs: dict[str, Any]) -> list:
         if isinstance(tensors, Mapping):

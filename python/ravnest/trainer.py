@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ravnest.ending import end_well
-from ravnest.leaf import is_ordered, map_tensors, shuffles_alone
+from ravnest.leaf import batches_in, is_ordered, map_tensors, shuffles_alone
 from ravnest.node import Node
 
 
@@ -140,7 +140,7 @@ class Trainer:
                 )
         if self.node.is_root and self.train_loader is None:
             raise ValueError(f"[trainer] {self.node.name} is the root and needs train_loader=….")
-        ours, labels = _length(self.train_loader), _length(self.node.labels)
+        ours, labels = batches_in(self.train_loader), batches_in(self.node.labels)
         if self.node.is_leaf and None not in (ours, labels) and ours != labels:
             raise ValueError(
                 f"[trainer] train_loader has {ours} batches and Node(labels=…) has {labels}: they "
@@ -227,10 +227,11 @@ class Trainer:
             lr_scheduler_params=self.lr_scheduler_params,
             step_size=self.step_size,
         )
-        length = _length(self.train_loader)
+        length, size = batches_in(self.train_loader), getattr(self.train_loader, "batch_size", None)
         if isinstance(self.train_loader, torch.Tensor):
-            length = len(self.train_loader.split(self.batch_size))
-        self.node.batches_per_epoch = length
+            length, size = len(self.train_loader.split(self.batch_size)), self.batch_size
+        self.node.batches_per_epoch = length or self.node.batches_per_epoch
+        self.node.batch_size = size
         # Whatever was given, prelim_checks complains of it.
         epochs = self.epochs if isinstance(self.epochs, int) else None
         self.node.display.expect(epochs, length)
@@ -238,13 +239,3 @@ class Trainer:
 
 def _input_of(batch: Any) -> Any:
     return batch[0] if isinstance(batch, tuple | list) else batch
-
-
-def _length(loader: Any) -> int | None:
-    """In batches, where that is known."""
-    if loader is None or isinstance(loader, torch.Tensor):
-        return None
-    try:
-        return len(loader)
-    except TypeError:
-        return None

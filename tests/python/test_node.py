@@ -531,16 +531,48 @@ def test_passes_without_gradients(tmp_path):
     assert cluster.leaf.status["passes"] == 0, "nothing was learned"
 
 
+def train_bare(node, loader, epochs=3):
+    """As a script without a Trainer."""
+    for _ in range(epochs):
+        for batch in loader:
+            node.forward_compute(batch[0])
+    node.wait_for_backwards()
+    return node.status["rate"]
+
+
+def test_a_bare_node_sees_the_epochs_of_its_labels(tmp_path):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+    halves = {"lr_scheduler": lr_scheduler.StepLR, "lr_scheduler_params": {"step_size": 1}}
+    with make_single(tmp_path, optimizer_params={"lr": 1.0}, **halves) as node:
+        assert train_bare(node, task.loader()) == pytest.approx(0.01), "two steps of a tenth each"
+    labels = task.data.tensors[1]  # cut as the passes are, which nobody knows before
+    loss = lambda output, batch: F.cross_entropy(output, batch)  # noqa: E731
+    unknown = {"labels": labels, "criterion": loss, "optimizer_params": {"lr": 1.0}, **halves}
+    with (
+        make_single(tmp_path, **unknown) as node,
+        pytest.warns(UserWarning, match="lr_scheduler does not step: set batches_per_epoch"),
+    ):
+        assert train_bare(node, task.loader()) == 1.0
+    with make_single(tmp_path, **unknown) as node:
+        node.batches_per_epoch = 5
+        assert train_bare(node, task.loader()) == pytest.approx(0.01)
+
+
 def make_single(folder, **options):
     task = Task("mlp", batches=5)
     return Node(
         "node_0",
-        optimizer="sgd",
-        criterion=task.loss,
-        labels=task.loader(),
         node_data=Path(folder) / "node_data",
         loss_filename=Path(folder) / "losses.txt",
-        **{"quiet": True, "threads": 1, **options},
+        **{
+            "optimizer": "sgd",
+            "criterion": task.loss,
+            "labels": task.loader(),
+            "quiet": True,
+            "threads": 1,
+            **options,
+        },
     )
 
 
