@@ -198,6 +198,7 @@ class Node:
         self._last_status: dict[str, Any] = {}
         self.epoch: int | None = None  # of the data; None: by the passes and batches_per_epoch
         self._passes = 0  # submitted for training
+        self._epochs = 0  # begun by them
         self._ended_passes = 0  # of them, when the last training was ended
         self._trainings = 0  # that have ended
         self._validations = 0  # that were begun
@@ -353,8 +354,10 @@ class Node:
             return
         self.start()
         self.end_validation()
-        self._submit("train", self._inputs(tensors, kwargs), epoch=self._epoch_now())
+        epoch = self._epoch_now()
+        self._submit("train", self._inputs(tensors, kwargs), epoch=epoch)
         self._passes += 1
+        self._epochs = max(self._epochs, epoch + 1)
 
     def no_grad_forward_compute(self, tensors: Any = None, output_type: str | None = None) -> Any:
         """A pass without gradients, on the newest weights, in evaluation.
@@ -436,9 +439,14 @@ class Node:
         self._validations += 1
 
     @property
-    def resumed_passes(self) -> int:
-        """Training passes that the run had behind it when this process joined it."""
-        return self.status.get("resumed", 0)
+    def epochs_begun(self) -> int:
+        """At the root: by its training passes."""
+        return self._epochs
+
+    @property
+    def is_behind(self) -> bool:
+        """At the root: the run had its last training pass behind it when this process joined it."""
+        return self._passes <= self.status.get("resumed", 0)
 
     def finish_validation(self) -> float | None:
         """At the root: ends the validation that is open, and waits for it; elsewhere waits for the

@@ -84,7 +84,6 @@ class Trainer:
     step_size = 1
     inputs_dtype: torch.dtype | None = None
     n_forwards = 0
-    _epochs_before = 0
     _is_training = False
     _is_configured = False
 
@@ -159,11 +158,11 @@ class Trainer:
         """At the root: submits every batch of `train_loader`, for `epochs` epochs, validates every
         `val_freq` batches, and ends the training. On the other nodes: waits for that end."""
         self.prelim_checks()
+        before = self.node.epochs_begun
         for epoch in range(self.epochs):
-            self.node.epoch = self._epochs_before + epoch
+            self.node.epoch = before + epoch
             for batch in self._batches(self.train_loader):
                 self._forward(batch)
-        self._epochs_before += self.epochs
         self.node.epoch = None
 
     @_ends_well
@@ -190,7 +189,7 @@ class Trainer:
         self.n_forwards += 1
         if self.val_loader is None or not self.val_freq or self.n_forwards % self.val_freq:
             return
-        if self.n_forwards > self.node.resumed_passes:
+        if not self.node.is_behind:
             self._validate()
             self.node.end_validation()
             return

@@ -476,6 +476,27 @@ def test_training_twice_goes_on(tmp_path):
     assert cluster.losses() == pytest.approx(wanted, abs=1e-5)
 
 
+def test_a_second_trainer_goes_on_where_the_first_has_ended(tmp_path):
+    task = Task("mlp", batches=4)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer=torch.optim.SGD,
+        optimizer_params={"lr": 0.1},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+
+    def again(trainer):
+        Trainer(node=trainer.node, train_loader=task.loader()).train()
+
+    cluster.train(task.loader, epochs=2, then=again)
+    assert not cluster.errors
+    wanted = task.eager_losses(torch.optim.SGD, {"lr": 0.1}, epochs=3)
+    assert cluster.losses() == pytest.approx(wanted, abs=1e-5)
+
+
 def test_an_error_of_the_criterion_comes_as_it_is(tmp_path):
     task = Task("mlp", batches=4)
 
