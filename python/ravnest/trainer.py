@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ravnest.batches import is_one_shot
 from ravnest.ending import end_well
 from ravnest.leaf import batches_in, is_ordered, map_tensors, shuffles_alone
 from ravnest.node import Node
@@ -66,7 +67,7 @@ class Trainer:
         val_loader: The same, for validation.
         val_freq: Batches between two validations; 0 for none.
         save: Save every stage's weights after training.
-        epochs: How often the loader is gone through.
+        epochs: How often the loader is gone through; a generator will do for one.
         batch_size: Of a loader that is a tensor.
         step_size: Batches to an update, where the node's `update_frequency` says nothing.
         inputs_dtype: Inputs are converted to it.
@@ -139,6 +140,12 @@ class Trainer:
                 )
         if self.node.is_root and self.train_loader is None:
             raise ValueError(f"[trainer] {self.node.name} is the root and needs train_loader=….")
+        for name in ("train_loader", "val_loader"):
+            if self.node.is_root and self.epochs > 1 and is_one_shot(getattr(self, name)):
+                raise ValueError(
+                    f"[trainer] expected {name} to give its batches in each of {self.epochs} "
+                    "epochs, got an iterator, which gives them once: pass a DataLoader, or a list."
+                )
         ours, labels = batches_in(self.train_loader), batches_in(self.node.labels)
         if self.node.is_leaf and None not in (ours, labels) and ours != labels:
             raise ValueError(

@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
-
 from ravnest import _C
-from ravnest.batches import call, pieces, split
+from ravnest.batches import call, pieces, size_of, split, too_small
 from ravnest.display import Board
 from ravnest.job import Job, Place
 from ravnest.program import Program
@@ -87,14 +85,12 @@ class Training:
             next(iter(val_loader), None)
 
     def _submit(self, requester: Any, purpose: str, leaves: list, epoch: int, parts: int) -> int:
-        size = next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)
+        size = size_of(leaves)
         parts = min(parts, size) if size else 1
         if parts != self._parts and purpose == "train":
-            raise ValueError(
-                f"[fit] a batch of {size} samples cannot be cut into {self._parts} micro-batches."
-            )
+            raise ValueError(too_small(size, self._parts))
         for part, piece in enumerate(pieces(leaves, size, parts)):
-            count = next((x.shape[0] for x in piece if isinstance(x, torch.Tensor) and x.dim()), 0)
+            count = size_of(piece)
             weight = count * parts / size if size else 1.0
             self._job.wait(
                 lambda timeout, piece=piece, count=count, part=part, weight=weight: (

@@ -106,6 +106,12 @@ def test_async_learns_and_validates(tmp_path):
         ({"lr_scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "has no native form"),
         ({"train_loader": []}, "expected a loader with a batch or more"),
         ({"train_loader": [torch.ones(2, 6)]}, r"expected a loader that yields \(inputs, target\)"),
+        ({"train_loader": iter([])}, "train_loader to give its batches again and again"),
+        ({"val_loader": iter([])}, "val_loader to give its batches again and again"),
+        (
+            {"train_loader": DataLoader(make_data(98), batch_size=16), "micro_batches": 4},
+            "4 samples or more for 4 micro-batches, got one of 2: .*drop_last=True",
+        ),
     ],
 )
 def test_bad_input_is_refused(changes, sentence):
@@ -116,6 +122,21 @@ def test_bad_input_is_refused(changes, sentence):
     } | changes
     with pytest.raises(ValueError, match=sentence):
         ravnest.fit(make_model(), **options)
+
+
+def test_a_small_batch_that_nobody_could_foresee_is_told():
+    batches = [tuple(x[:count] for x in make_data().tensors) for count in (16, 2)]
+    with pytest.raises(ValueError, match="for 4 micro-batches, got one of 2: .*drop_last=True"):
+        ravnest.fit(
+            make_model(),
+            batches,
+            criterion=nn.functional.cross_entropy,
+            providers=1,
+            micro_batches=4,
+            quiet=True,
+        )
+
+
 
 
 def test_a_batch_that_does_not_fit_ends_all():

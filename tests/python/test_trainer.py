@@ -577,6 +577,9 @@ def test_what_a_trainer_refuses(tmp_path):
         Trainer(node=node(), train_loader=task.loader(), epochs=2.5).prelim_checks()
     with pytest.raises(ValueError, match="has 2 batches and Node"):
         Trainer(node=node(), train_loader=[1, 2]).prelim_checks()
+    with pytest.raises(ValueError, match="train_loader to give its batches in each of 2 epochs"):
+        Trainer(node=node(), train_loader=iter(task.loader()), epochs=2).prelim_checks()
+    Trainer(node=node(), train_loader=iter(task.loader())).prelim_checks()
     with pytest.raises(ValueError, match="got two"):
         step = torch.optim.lr_scheduler.ConstantLR
         Trainer(node=node(lr_scheduler=step), lr_scheduler=step)
