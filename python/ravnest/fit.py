@@ -120,8 +120,8 @@ def fit(
         folder: Keeps checkpoints, and gets the trained sub-models; a run that was cut off goes on
             from there, after Ctrl-C too. With a server, that is `job`.
         checkpoint_every: Updates between two checkpoints, where there is a folder or a server.
-        callbacks: Called with the run after every epoch; when a run goes on, once more for the
-            last epoch that it has behind it.
+        callbacks: Called with the run after every epoch, when all of it is learned from; when a
+            run goes on, once more for the last epoch that it has behind it.
         on_submit: Called with the number that the server has given the job: who has it can come
             back to the job.
         quiet: Print nothing.

@@ -16,6 +16,7 @@ import torch
 from ravnest import _C
 from ravnest.deal import Deal
 from ravnest.display import Board
+from ravnest.epochs import Epochs
 from ravnest.program import Program
 from ravnest.run import Run
 from ravnest.utils import model_fusion
@@ -67,15 +68,17 @@ class Place:
 class Losses:
     """Collects the losses of one cluster's passes into those of batches."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, epochs: Epochs):
         self._run = run
+        self._epochs = epochs
         self._batch = 0.0
 
-    def add(self, part: int, parts: int, weight: float, loss: float) -> None:
+    def add(self, epoch: int, part: int, parts: int, weight: float, loss: float) -> None:
         self._batch += loss * weight / parts
         if part + 1 == parts:
             self._run.history["loss"].append(self._batch)
             self._batch = 0.0
+            self._epochs.add_loss(epoch)
 
 
 class Job:
@@ -87,6 +90,7 @@ class Job:
         options: dict[str, Any],
         parts: int,
         run: Run,
+        epochs: Epochs,
         board: Board,
     ):
         self._place = place
@@ -103,7 +107,7 @@ class Job:
             place.identity,
             place.is_local,
             place.keeps_learned,
-            _collect_into(run),
+            _collect_into(run, epochs),
         )
 
     def start(self, program: Program) -> bool:
@@ -286,12 +290,14 @@ class Job:
                 self._said = list(_stage_lines(json.loads(self._job.view(self.number))))
 
 
-def _collect_into(run: Run) -> Callable[[int, int, int, float, float], None]:
+def _collect_into(run: Run, epochs: Epochs) -> Callable[..., None]:
     """What gets the losses. It does not know the job, which could else never be freed."""
     losses: dict[int, Losses] = {}
 
-    def collect(cluster: int, part: int, parts: int, weight: float, loss: float) -> None:
-        losses.setdefault(cluster, Losses(run)).add(part, parts, weight, loss)
+    def collect(
+        cluster: int, epoch: int, part: int, parts: int, weight: float, loss: float
+    ) -> None:
+        losses.setdefault(cluster, Losses(run, epochs)).add(epoch, part, parts, weight, loss)
 
     return collect
 

@@ -137,6 +137,26 @@ def test_a_small_batch_that_nobody_could_foresee_is_told():
         )
 
 
+@pytest.mark.parametrize("has_callbacks", [True, False])
+def test_an_epoch_ends_with_the_last_of_its_losses(has_callbacks):
+    seen = []
+    run = ravnest.fit(
+        make_model(),
+        DataLoader(make_data(), batch_size=48),
+        criterion=nn.functional.cross_entropy,
+        epochs=12,
+        providers=2,
+        callbacks=[lambda run: seen.append(len(run.history["loss"]))] if has_callbacks else [],
+        quiet=True,
+    )
+    history = run.history
+    assert seen == ([2 * (i + 1) for i in range(12)] if has_callbacks else [])
+    assert run.epoch == 12 and len(history["loss"]) == 24
+    pairs = list(zip(history["seconds"], history["samples_per_second"], strict=True))
+    assert len(pairs) == 12
+    assert [seconds * rate for seconds, rate in pairs] == pytest.approx([96] * 12)
+
+
 
 
 def test_a_batch_that_does_not_fit_ends_all():
