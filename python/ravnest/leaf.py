@@ -243,6 +243,11 @@ class Leaf:
         self.structure: Structure | None = None
         self.eval_structure: Structure | None = None
 
+    @property
+    def scores(self) -> bool:
+        """Validation passes are its to score: else the model has its labels among its inputs."""
+        return self._criterion is not None or self._tests is not None
+
     def grade(self, header: tuple, outputs: list) -> tuple[float, list[torch.Tensor | None]]:
         """The loss of a training pass, and its gradients with respect to the outputs."""
         number, epoch, samples, _ = header

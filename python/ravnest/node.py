@@ -259,7 +259,7 @@ class Node:
             loss_file=os.fspath(self._loss_file),
             accuracy_file=os.fspath(self._loss_file.with_name(_ACCURACIES)),
             criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
-            score=None if self.test_labels is None or not self._leaf else self._leaf.score,
+            score=self._leaf.score if self._leaf and self._leaf.scores else None,
             on_learned=self.rule.note_loss if self.rule.wants_losses else None,
             on_notice=self.display.notice,
             on_averaged=self.display.averaged,

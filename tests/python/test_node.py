@@ -531,6 +531,17 @@ def test_passes_without_gradients(tmp_path):
     assert cluster.leaf.status["passes"] == 0, "nothing was learned"
 
 
+def test_a_validation_that_the_leaf_has_no_labels_for_ends_with_a_sentence(tmp_path, capfd):
+    task = Task("mlp", batches=3)
+    cluster = Cluster(
+        tmp_path, task.plan(tmp_path, 2), optimizer="sgd", criterion=task.loss, labels=task.loader
+    )
+    cluster.train(task.loader, val_loader=task.loader(), then=lambda trainer: trainer.evaluate())
+    assert {error.code for error in cluster.errors.values()} == {1}
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 2 and all("give Node(test_labels=…)" in line for line in said), said
+
+
 def train_bare(node, loader, epochs=3):
     """As a script without a Trainer."""
     for _ in range(epochs):
