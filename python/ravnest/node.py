@@ -505,10 +505,10 @@ class Node:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
+        if error is None or ending.is_good_end(error):
             self.close()
         else:
-            self.stop(1, f"{self.name}: {ending.sentence_of(error)}")
+            self.stop(*ending.reason_of(self, error))
 
     def _close_provider(self, timeout: int) -> None:
         self._is_closed = True

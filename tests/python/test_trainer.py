@@ -3,6 +3,7 @@
 import _thread
 import copy
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -526,6 +527,43 @@ def test_an_error_at_the_root_ends_the_others(tmp_path):
     cluster.train(task.loader, kind=Broken)
     assert isinstance(cluster.errors[cluster.root.name], OSError)
     assert isinstance(cluster.errors[cluster.leaf.name], SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "sentence"),
+    [(3, 3, "has ended with exit code 3."), ("no space is left", 1, "no space is left")],
+)
+def test_an_exit_of_the_script_with_a_code_ends_all_with_it(tmp_path, capfd, given, code, sentence):
+    task = Task("mlp", batches=4)
+
+    class Leaving(Trainer):
+        def train(self):
+            for batch in self.train_loader:
+                self.node.forward_compute(batch[0])
+            sys.exit(given)
+
+    cluster = Cluster(
+        tmp_path, task.plan(tmp_path, 2), optimizer="sgd", criterion=task.loss, labels=task.loader
+    )
+    cluster.train(task.loader, kind=Leaving, save=True)
+    assert cluster.errors[cluster.root.name].code == given
+    assert cluster.errors[cluster.leaf.name].code == code
+    (said,) = capfd.readouterr().err.splitlines()
+    assert cluster.root.name in said and said.endswith(sentence)
+
+
+def test_an_exit_of_the_script_that_says_all_is_well_is_a_good_end(tmp_path):
+    task = Task("mlp", batches=4)
+    task.plan(tmp_path, 1)
+    trainer = make_trainer(tmp_path, "node_0", quiet=True)
+    with pytest.raises(SystemExit), trainer.node as node:
+        for batch in task.loader():
+            node.forward_compute(batch[0])
+        sys.exit()
+    assert node.status["passes"] == 4
+    assert not list(tmp_path.rglob("*checkpoint*")), "the run is whole"
+
+
 
 
 def test_labels_that_are_tensors(tmp_path):
