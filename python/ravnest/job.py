@@ -50,6 +50,10 @@ class Place:
     def on_number(self, number: int) -> None:
         """The job has it."""
 
+    def greet(self, number: int, comes_back: bool) -> str:
+        """What there is to say of a job that begins, or goes on."""
+        return f"job {number} at {self.server}"
+
     def check(self, lost: str = "") -> None:
         """Throws where it cannot go on. The server has lost the provider of that name."""
 
@@ -120,8 +124,8 @@ class Job:
         else:
             self.number = self._submit(program)
         self._place.on_number(self.number)
-        if not self._place.is_local:
-            self._board.say(f"job {self.number} at {self._place.server}")
+        if greeting := self._place.greet(self.number, comes_back):
+            self._board.say(greeting)
         threading.Thread(target=self._look, daemon=True).start()
         self.wait(self._has_feeds)
         if comes_back:

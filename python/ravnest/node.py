@@ -199,6 +199,7 @@ class Node:
         self.epoch: int | None = None  # of the data; None: by the passes and batches_per_epoch
         self._passes = 0  # submitted for training
         self._epochs = 0  # begun by them
+        self._has_said = False  # what it goes on from
         self._ended_passes = 0  # of them, when the last training was ended
         self._trainings = 0  # that have ended
         self._validations = 0  # that were begun
@@ -592,9 +593,20 @@ class Node:
         """Asks until there is an answer. Between two attempts Python handles signals."""
         while True:
             answer = attempt()
+            if not self._has_said:
+                self._say_what_is_behind()
             if answer is not None and answer is not False:
                 return answer
             self.display.tick(self._provider.status)
+
+    def _say_what_is_behind(self) -> None:
+        status = self.status
+        self._has_said = status["passes"] > 0
+        if status["resumed"]:
+            self.display.say(
+                f"{self.name}: goes on from its checkpoint, with {status['resumed']} batches "
+                "behind it; Node(resume=False) begins anew."
+            )
 
 
 def _structure(spec: str) -> Structure | None:

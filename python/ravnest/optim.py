@@ -267,7 +267,7 @@ class PythonRule:
         if texts.get("optimizer") != self._name():
             raise ValueError(
                 f"[optim] expected a checkpoint of {self._name()}, got one of "
-                f"{texts.get('optimizer', 'another optimizer')}."
+                f"{texts.get('optimizer', 'another optimizer')} (Node(resume=False) begins anew)."
             )
         kept = json.loads(texts["python"])
         self._bind(values)

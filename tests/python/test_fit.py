@@ -315,7 +315,7 @@ train_in(sys.argv[2], tell)
 """
 
 
-def train_in(folder, *callbacks, clusters: int = 1):
+def train_in(folder, *callbacks, clusters: int = 1, quiet: bool = True):
     return ravnest.fit(
         make_model(),
         DataLoader(make_data(), batch_size=16),
@@ -329,7 +329,7 @@ def train_in(folder, *callbacks, clusters: int = 1):
         folder=folder,
         checkpoint_every=4,
         callbacks=callbacks,
-        quiet=True,
+        quiet=quiet,
     )
 
 
@@ -357,14 +357,15 @@ def restored(folder) -> int | None:
     return job["restore_point"] and job["restore_point"]["version"]
 
 
-def test_two_clusters_that_were_cut_off_go_on(tmp_path):
+def test_two_clusters_that_were_cut_off_go_on(tmp_path, capfd):
     def stop(run):
         if run.epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         train_in(tmp_path, stop, clusters=2)
-    resumed = train_in(tmp_path, clusters=2)
+    resumed = train_in(tmp_path, clusters=2, quiet=False)
+    assert "goes on with the run that was cut off in" in capfd.readouterr().err
     assert 36 <= len(resumed.history["loss"]) <= 48
     assert resumed.history["loss"][-1] < 1.0
 

@@ -618,7 +618,7 @@ def test_weights_are_written_when_they_are_asked_for(tmp_path):
             assert torch.equal(fused[name], value), name
 
 
-def test_a_node_that_was_reset_begins_anew(tmp_path):
+def test_a_node_that_was_reset_begins_anew(tmp_path, capsys):
     task = Task("mlp", batches=5)
     task.plan(tmp_path, 1)
 
@@ -634,13 +634,29 @@ def test_a_node_that_was_reset_begins_anew(tmp_path):
         node.reset()
     node.stop(1, "as after an error")
     assert node.place.checkpoint.exists()
-    other = make_single(tmp_path, checkpoint_every=1)
+    other = make_single(tmp_path, checkpoint_every=1, quiet=False)
     assert train(other) == 5, "it goes on"
+    said = capsys.readouterr().out
+    assert said.count("node_0: goes on from its checkpoint, with 5 batches behind it") == 1
+    assert "Node(resume=False) begins anew" in said
     other.stop(1, "as after an error")
     other.reset()
     assert not other.place.checkpoint.exists()
     assert train(other) == 0, "the same node, anew"
     other.close()
+
+
+@pytest.mark.parametrize("other", ["adam", SignDescent], ids=["native", "python"])
+def test_a_checkpoint_of_another_optimizer_is_refused_with_the_way_out(tmp_path, other):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+    node = make_single(tmp_path, checkpoint_every=1)
+    train_bare(node, task.loader(), epochs=1)
+    node.stop(1, "as after an error")
+    node = make_single(tmp_path, checkpoint_every=1, optimizer=other)
+    with pytest.raises(ValueError, match=r"got one of .* \(Node\(resume=False\) begins anew\)"):
+        train_bare(node, task.loader(), epochs=1)
+    node.leave()
 
 
 @pytest.fixture(scope="module")
