@@ -157,6 +157,22 @@ def test_an_epoch_ends_with_the_last_of_its_losses(has_callbacks):
     assert [seconds * rate for seconds, rate in pairs] == pytest.approx([96] * 12)
 
 
+def test_a_loader_with_workers(tmp_path):
+    loader = DataLoader(make_data(), batch_size=16, num_workers=2)
+    run = ravnest.fit(
+        make_model(),
+        loader,
+        criterion=nn.functional.cross_entropy,
+        optimizer_params={"lr": 0.01},
+        epochs=3,
+        val_loader=loader,
+        providers=2,
+        schedule="sync",
+        folder=tmp_path,
+        quiet=True,
+    )
+    wanted = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 3)
+    assert run.history["loss"] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_batch_that_does_not_fit_ends_all():

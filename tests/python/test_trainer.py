@@ -564,6 +564,43 @@ def test_an_exit_of_the_script_that_says_all_is_well_is_a_good_end(tmp_path):
     assert not list(tmp_path.rglob("*checkpoint*")), "the run is whole"
 
 
+WORKERS = """
+import sys
+import torch
+from torch.utils.data import DataLoader
+from test_trainer import Node, Task, Trainer
+
+def main(name):
+    task = Task("mlp", batches=10)
+
+    def loader(**options):
+        generator = torch.Generator().manual_seed(4)
+        return DataLoader(task.data, batch_size=4, shuffle=True, generator=generator, **options)
+
+    def make(persistent_workers):
+        return loader(num_workers=2, persistent_workers=persistent_workers)
+
+    node = Node(name, optimizer="sgd", criterion=task.loss, labels=make(True),
+                test_labels=make(False), threads=1)
+    trainer = Trainer(node=node, train_loader=make(True), val_loader=make(False), val_freq=10,
+                      epochs=3)
+    trainer.train()
+    trainer.evaluate()
+
+main(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_loaders_with_workers(tmp_path, stages):
+    names = Task("mlp", batches=10).plan(tmp_path, stages)
+    (tmp_path / "workers.py").write_text(WORKERS)
+    with Scripts(tmp_path) as scripts:
+        for name in names:
+            scripts.start(name, "workers.py", name)
+        assert set(scripts.exit_codes().values()) == {0}, scripts.logs()
+    assert len(read_numbers(tmp_path / "losses.txt")) == 30
+    assert len(read_numbers(tmp_path / "val_accuracies.txt")) == 4
 
 
 def test_labels_that_are_tensors(tmp_path):
