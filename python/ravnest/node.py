@@ -453,11 +453,13 @@ class Node:
         """At the root: ends the validation that is open, and waits for it; elsewhere waits for the
         next one's end. Returns the accuracy in percent, or None where nothing was counted."""
         self.start()
-        seen = self._provider.wait_for_validation(-1, 0)
         if self.is_root:
             if self._validation_batches is None:
                 return None
             self.end_validation()
+            seen = self._validations - 1  # one before may be on its way
+        else:
+            seen = self._provider.wait_for_validation(-1, 0)
         self._until(lambda: self._more(self._provider.wait_for_validation(seen, _TICK), seen))
         _, correct, counted = self._provider.last_validation()
         return 100.0 * correct / counted if counted else None

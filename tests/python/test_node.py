@@ -531,6 +531,35 @@ def test_passes_without_gradients(tmp_path):
     assert cluster.leaf.status["passes"] == 0, "nothing was learned"
 
 
+def test_a_validation_is_waited_for_behind_the_one_before(tmp_path):
+    task = Task("mlp", batches=6)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        optimizer="sgd",
+        criterion=task.loss,
+        labels=task.loader,
+        test_labels=task.loader,
+    )
+
+    def work(node):
+        if not node.is_root:
+            return node.start()
+        for count in (6, 1):
+            for batch in list(task.loader())[:count]:
+                node.no_grad_forward_compute(batch[0], output_type="val_accuracy")
+            if count > 1:
+                node.end_validation()
+        return node.finish_validation()
+
+    accuracy = cluster.run(work)
+    assert not cluster.errors
+    inputs, targets = task.data.tensors
+    found = (task.model.eval()(inputs[:4]).argmax(1) == targets[:4]).float().mean().item()
+    assert accuracy == pytest.approx(100 * found), "that of the second"
+    assert len(read_numbers(tmp_path / "val_accuracies.txt")) == 2
+
+
 def test_a_validation_that_the_leaf_has_no_labels_for_ends_with_a_sentence(tmp_path, capfd):
     task = Task("mlp", batches=3)
     cluster = Cluster(
