@@ -188,6 +188,8 @@ class _Pieces:
         self._next = 0
         self._epoch = 0
         self._offset = 0
+        self.batch_size: int | None = None  # the root's, but for the batch that ends an epoch
+        self.in_epoch: int | None = None  # batches
 
     def at(self, number: int, epoch: int, samples: int) -> torch.Tensor:
         if number not in self._kept:
@@ -198,9 +200,10 @@ class _Pieces:
         return self._kept[number]
 
     def _find(self, number: int, epoch: int, samples: int) -> None:
-        if number != self._next:  # started in mid-run: batches before are taken to be as large
-            in_epoch = -(-len(self._labels) // samples)
-            self._offset = (number - max(epoch, 0) * in_epoch) % in_epoch * samples
+        if number != self._next:  # started in mid-run
+            size = self.batch_size or samples  # if need be, those before are taken to be as large
+            in_epoch = self.in_epoch or -(-len(self._labels) // size)
+            self._offset = (number - max(epoch, 0) * in_epoch) % in_epoch * size
         elif epoch != self._epoch or (epoch < 0 and self._offset == len(self._labels)):
             self._offset = 0
 
@@ -247,6 +250,12 @@ class Leaf:
     def scores(self) -> bool:
         """Validation passes are its to score: else the model has its labels among its inputs."""
         return self._criterion is not None or self._tests is not None
+
+    def expect(self, batch_size: int | None, batches_per_epoch: int | None) -> None:
+        """Of the root's loader, where they are known."""
+        if isinstance(self._labels, _Pieces):
+            self._labels.batch_size = batch_size
+            self._labels.in_epoch = batches_per_epoch
 
     def grade(self, header: tuple, outputs: list) -> tuple[float, list[torch.Tensor | None]]:
         """The loss of a training pass, and its gradients with respect to the outputs."""

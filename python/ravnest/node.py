@@ -271,6 +271,7 @@ class Node:
             source = provider if self._program is None else self._program._core
             self._leaf.structure = _structure(source.out_spec(True))
             self._leaf.eval_structure = _structure(source.out_spec(False))
+            self._leaf.expect(self.batch_size, self.batches_per_epoch)
         self._provider = provider
         ending.keep(self)
         provider.start()
@@ -541,7 +542,7 @@ class Node:
             self.criterion,
             twin(self.labels) if both else self.labels,
             twin(self.test_labels) if both else self.test_labels,
-            keep=max(2 * self.stages, self.update_frequency) + 8,
+            keep=max(4 * self.stages, self.update_frequency) + 8,  # may come again
             device=self.device,
         )
 

@@ -798,6 +798,27 @@ def test_a_leaf_that_starts_in_mid_run_winds_forward():
     assert seen == [[4, 5, 6, 7], [8, 9], [0, 1, 2, 3]] * 2
 
 
+def test_a_leaf_that_starts_at_the_short_batch_of_a_tensor_finds_it():
+    seen = []
+    criterion = lambda output, batch: seen.append(batch.tolist()) or output[0].sum()  # noqa: E731
+    leaf = make_leaf(torch.arange(10), criterion=criterion)
+    leaf.expect(4, 3)
+    leaf.grade(header(5, 2, epoch=1), [torch.zeros(2, requires_grad=True)])
+    leaf.grade(header(6, 4, epoch=2), [torch.zeros(4, requires_grad=True)])
+    leaf = make_leaf(torch.arange(10), criterion=criterion)
+    leaf.expect(4, 2)  # drop_last
+    leaf.grade(header(3, 4, epoch=1), [torch.zeros(4, requires_grad=True)])
+    assert seen == [[8, 9], [0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_as_many_validation_passes_may_come_again_as_are_under_way(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    node = make_single(tmp_path, test_labels=[torch.zeros(4, dtype=torch.long)] * 12)
+    scores = torch.eye(3)[[0, 0, 1, 2]]
+    for number in [*range(12), 0]:
+        assert node._leaf.score(header(number, 4, part=number), [scores])[1:] == (2, 4)
+
+
 def test_batches_that_disagree_are_told_apart():
     leaf = make_leaf(DataLoader(torch.arange(10), batch_size=4))
     with pytest.raises(DataMismatchError, match="batch 0 has 5 samples at the root, but 4 in the"):
