@@ -236,9 +236,12 @@ class Leaf:
         *,
         keep: int,
         device: torch.device,
+        say: Callable[[str], Any] = lambda text: None,
     ):
         self._criterion = criterion
         self._device = device
+        self._say = say
+        self._counts = True  # right predictions, as far as is known
         self._labels = None if labels is None else _batches(labels, keep, _Stream)
         self._tests = None if test_labels is None else _batches(test_labels, keep, _Rounds)
         self._trained_on: tuple | None = None  # the forms of an output and a batch in training
@@ -293,7 +296,15 @@ class Leaf:
             loss = 0.0
             if self._criterion is not None and _forms(output, batch) == self._trained_on:
                 loss = float(self._criterion(output, batch))
-            return loss, *count_correct(output, batch)
+            correct, counted = count_correct(output, batch)
+        if not counted and self._counts:
+            self._counts = False
+            self._say(
+                "[node] no accuracy is counted: expected class indices as labels, or rows of 0 "
+                f"with a single 1, got {_described(_label_of(batch))} for an output like "
+                f"{_described(_scores(output))}."
+            )
+        return loss, correct, counted
 
     def _checked(self, batch: Any, number: int, samples: int) -> Any:
         found = samples_in(batch)
@@ -310,13 +321,8 @@ class Leaf:
 def count_correct(output: Any, batch: Any) -> tuple[int, int]:
     """How many classes were predicted right, and of how many. The label is the batch's last
     element, or the batch itself: class indices, or one-hot."""
-    label = batch
-    if isinstance(label, Mapping):
-        label = next((label[key] for key in ("labels", "label", "target") if key in label), label)
-    while isinstance(label, list | tuple) and label:
-        label = label[-1]
     scores = _scores(output)
-    label = next(tensors_in(label), None)
+    label = _label_of(batch)
     if scores is None or label is None or scores.dim() < 2 or scores.shape[1] < 2:
         return 0, 0
     label = label.to(scores.device)
@@ -325,6 +331,16 @@ def count_correct(output: Any, batch: Any) -> tuple[int, int]:
     if label.shape != scores.shape:
         label = label.long()
     return _C.count_correct(scores, label)
+
+
+def _label_of(batch: Any) -> torch.Tensor | None:
+    if isinstance(batch, Mapping):
+        batch = next((batch[key] for key in ("labels", "label", "target") if key in batch), batch)
+    while isinstance(batch, list | tuple) and batch:
+        batch = batch[-1]
+    return next(tensors_in(batch), None)
+
+
 
 
 def _scores(output: Any) -> torch.Tensor | None:

@@ -51,7 +51,7 @@ class Node:
         reduce_factor: Updates between two averagings among clusters; by default at every epoch.
         labels: A loader that yields the root's batches in the root's order, or a tensor.
         test_labels: The same for validation. The label is the last element of a batch: class
-            indices, or one-hot.
+            indices, or one-hot; of others no accuracy is counted.
         device: Where the stage computes.
         loss_filename: Gets the loss of every batch, a line each, at the leaf; val_accuracies.txt
             beside it the accuracy of every validation. (Those of a second cluster are called
@@ -544,6 +544,7 @@ class Node:
             twin(self.test_labels) if both else self.test_labels,
             keep=max(4 * self.stages, self.update_frequency) + 8,  # may come again
             device=self.device,
+            say=self.display.say,
         )
 
     def _epoch_now(self) -> int:

@@ -819,6 +819,22 @@ def test_as_many_validation_passes_may_come_again_as_are_under_way(tmp_path):
         assert node._leaf.score(header(number, 4, part=number), [scores])[1:] == (2, 4)
 
 
+def test_targets_of_a_regression_are_no_classes_and_it_is_said_once():
+    said = []
+    targets = torch.randn(4, 3)
+    leaf = Leaf(
+        lambda output, batch: F.mse_loss(output[0], batch),
+        [targets],
+        [targets, targets],
+        keep=4,
+        device=torch.device("cpu"),
+        say=said.append,
+    )
+    for number in range(2):
+        assert leaf.score(header(number, 4, part=number), [SCORES])[1:] == (0, 0)
+    assert len(said) == 1 and "expected class indices as labels, or rows of 0" in said[0]
+
+
 def test_batches_that_disagree_are_told_apart():
     leaf = make_leaf(DataLoader(torch.arange(10), batch_size=4))
     with pytest.raises(DataMismatchError, match="batch 0 has 5 samples at the root, but 4 in the"):
@@ -869,6 +885,9 @@ SCORES = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 
             (4, 4),
         ),
         (SCORES.t()[None].expand(2, 3, 4), torch.tensor([[0, 1, 2, 0]] * 2), (8, 8)),
+        (SCORES[None], F.one_hot(torch.tensor([[0, 1, 2, 1]]), 3).float(), (3, 4)),
+        (SCORES, SCORES + 0.25, (0, 0)),
+        (SCORES, torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0]]), (0, 0)),
         (torch.zeros(4, 1), torch.zeros(4, 1), (0, 0)),
         (torch.zeros(4), torch.zeros(4), (0, 0)),
     ],
@@ -881,6 +900,9 @@ SCORES = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 
         "first",
         "logits",
         "images",
+        "one-hot-last",
+        "targets",
+        "several-labels",
         "regression",
         "flat",
     ],
