@@ -3,6 +3,7 @@
 import collections
 import copy
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -263,7 +264,7 @@ class Leaf:
     def grade(self, header: tuple, outputs: list) -> tuple[float, list[torch.Tensor | None]]:
         """The loss of a training pass, and its gradients with respect to the outputs."""
         number, epoch, samples, _ = header
-        batch = self._checked(self._labels.at(number, epoch, samples), number, samples)
+        batch = self._checked(self._labels.at(number, epoch, samples), number, samples, outputs)
         with torch.enable_grad():
             leaves = [_as_leaf(value) for value in outputs]
             output = _built(self.structure, leaves)
@@ -290,7 +291,7 @@ class Leaf:
             )
         if isinstance(self._tests, _Pieces):
             round_ = 0  # every round is the same
-        batch = self._checked(self._tests.at(number, round_, samples), number, samples)
+        batch = self._checked(self._tests.at(number, round_, samples), number, samples, outputs)
         with torch.no_grad():
             output = _built(self.eval_structure, outputs)
             loss = 0.0
@@ -306,9 +307,9 @@ class Leaf:
             )
         return loss, correct, counted
 
-    def _checked(self, batch: Any, number: int, samples: int) -> Any:
+    def _checked(self, batch: Any, number: int, samples: int, outputs: list) -> Any:
         found = samples_in(batch)
-        if found is not None and found != samples:
+        if found not in (None, samples, *_predictions(outputs)):
             raise DataMismatchError(
                 f"[node] batch {number} has {samples} samples at the root, but {found} in the "
                 f"leaf's labels. {_SAME_DATA}"
@@ -328,6 +329,8 @@ def count_correct(output: Any, batch: Any) -> tuple[int, int]:
     label = label.to(scores.device)
     if label.dim() == scores.dim() and label.shape[1] == 1:
         label = label.squeeze(1)
+    if label.dim() == 1 and len(label) == scores.numel() // max(1, scores.shape[-1]):
+        scores = scores.flatten(0, -2)  # as its labels are
     if label.shape != scores.shape:
         label = label.long()
     return _C.count_correct(scores, label)
@@ -341,6 +344,13 @@ def _label_of(batch: Any) -> torch.Tensor | None:
     return next(tensors_in(batch), None)
 
 
+def _predictions(outputs: list) -> Iterator[int]:
+    """How many there are in a batch, with classes in the second dimension, or in the last: labels
+    may come flattened, one for each."""
+    for output in outputs:
+        if isinstance(output, torch.Tensor) and output.dim() > 1:
+            for classes in (1, -1):
+                yield math.prod(output.shape) // max(1, output.shape[classes])
 
 
 def _scores(output: Any) -> torch.Tensor | None:

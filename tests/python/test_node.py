@@ -819,6 +819,19 @@ def test_as_many_validation_passes_may_come_again_as_are_under_way(tmp_path):
         assert node._leaf.score(header(number, 4, part=number), [scores])[1:] == (2, 4)
 
 
+def test_labels_may_be_flattened_one_for_each_prediction():
+    def criterion(output, batch):
+        return F.cross_entropy(output[0].flatten(0, 1), batch)
+
+    tokens = torch.arange(6) % 3
+    leaf = make_leaf([tokens], tests=[tokens], criterion=criterion)
+    scores = torch.eye(3)[tokens].reshape(2, 3, 3).requires_grad_()
+    leaf.grade(header(0, 2), [scores])
+    assert leaf.score(header(0, 2), [scores.detach()])[1:] == (6, 6)
+    with pytest.raises(DataMismatchError, match="batch 0 has 3 samples at the root, but 6 in the"):
+        make_leaf([tokens]).grade(header(0, 3), [torch.zeros(3, 5, requires_grad=True)])
+
+
 def test_targets_of_a_regression_are_no_classes_and_it_is_said_once():
     said = []
     targets = torch.randn(4, 3)
