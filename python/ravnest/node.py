@@ -84,6 +84,7 @@ class Node:
         log_level: ``"debug"`` (every connection, averaging and checkpoint), ``"info"`` (how it
             goes, whom it waits for), ``"warning"`` (what went wrong) or ``"error"`` (what failed).
         node_data: Where the plan is.
+        kwargs: What this version does not know; a warning names it.
 
     Attributes:
         batches_per_epoch: By which a script's own passes are told apart into epochs: schedulers
@@ -140,9 +141,15 @@ class Node:
         quiet: bool = False,
         log_level: str = "info",
         node_data: str | os.PathLike = "node_data",
+        **kwargs: Any,
     ):
         if not isinstance(name, str):
             raise ValueError(f"[node] expected a name such as 'node_0', got {name!r}.")
+        if kwargs:
+            warnings.warn(
+                f"[node] {', '.join(kwargs)}: no option of this version, and left out.",
+                stacklevel=2,
+            )
         _check_count("update_frequency", update_frequency)
         if reduce_factor is not None:
             _check_count("reduce_factor", reduce_factor)

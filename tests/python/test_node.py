@@ -710,13 +710,18 @@ def one_stage(tmp_path_factory):
         ({"reduce_factor": 0}, ValueError, "reduce_factor"),
         ({"lr_scheduler": 3}, ValueError, "expected lr_scheduler to be a class"),
         ({"log_level": "loud"}, ValueError, "log_level"),
-        ({"batchsize": 3}, TypeError, "batchsize"),
     ],
 )
 def test_what_a_node_refuses(one_stage, options, error, words):
     good = {"name": "node_0", "optimizer": "sgd", "criterion": class_loss, "labels": [1, 2]}
     with pytest.raises(error, match=words):
         Node(**{**good, "node_data": one_stage, **options})
+
+
+def test_words_that_a_node_does_not_know_are_left_out_with_a_warning(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    with pytest.warns(UserWarning, match="batchsize, shuffle: no option of this version"):
+        make_single(tmp_path, batchsize=3, shuffle=True)
 
 
 @pytest.mark.parametrize(
