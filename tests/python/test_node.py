@@ -710,6 +710,7 @@ def one_stage(tmp_path_factory):
         ({"reduce_factor": 0}, ValueError, "reduce_factor"),
         ({"lr_scheduler": 3}, ValueError, "expected lr_scheduler to be a class"),
         ({"log_level": "loud"}, ValueError, "log_level"),
+        ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS, whose step.* closure"),
     ],
 )
 def test_what_a_node_refuses(one_stage, options, error, words):
