@@ -1,9 +1,10 @@
 """What loaders yield, and how it is cut."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
 
 
 def split(batch: Any) -> tuple[Any, Any]:
@@ -19,6 +20,33 @@ def call(inputs: Any) -> tuple[tuple, dict]:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
+
+
+def is_one_shot(loader: Any) -> bool:
+    """It gives its batches once only. (A loader is not asked for an iteration, which may draw from
+    its random state.)"""
+    return isinstance(loader, Iterator) and iter(loader) is loader
+
+
+def size_of(leaves: list) -> int:
+    """In samples; 0 where there is no tensor that says it."""
+    return next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)
+
+
+def find_last_size(loader: Any) -> int | None:
+    """Of the smaller batch that ends an epoch, where it is known that there is one."""
+    if not isinstance(loader, DataLoader) or loader.batch_size is None or loader.drop_last:
+        return None
+    if not isinstance(loader.sampler, Sized):
+        return None
+    return len(loader.sampler) % loader.batch_size or None
+
+
+def too_small(size: int, parts: int) -> str:
+    return (
+        f"[fit] expected batches of {parts} samples or more for {parts} micro-batches, got one of "
+        f"{size}: give DataLoader(drop_last=True), or fewer micro_batches."
+    )
 
 
 def peek(loader: Iterable) -> Any:

@@ -44,15 +44,32 @@ def end_well(node: Any, work: Callable[[], Any]) -> Any:
             _leave(node, stopped.exit_code, f"{node.name}: the run was ended. {stopped}")
         except (_C.Error, DataMismatchError) as error:
             _leave(node, 1, f"{node.name}: {error}")
-        except (KeyboardInterrupt, SystemExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
-            node.stop(1, f"{node.name}: {sentence_of(error)}")
+            if not is_good_end(error):
+                node.stop(*reason_of(node, error))
             raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         with _no_interrupts():
-            node.stop(INTERRUPTED, f"{node.name} was interrupted.")
+            node.stop(*reason_of(node, error))
             _leave(node, INTERRUPTED, f"{node.name} was interrupted; the run has ended.")
+
+
+def is_good_end(error: BaseException) -> bool:
+    """The script has called sys.exit(), and said that all is well."""
+    return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+def reason_of(node: Any, error: BaseException) -> tuple[int, str]:
+    """Why the node ends the run: the exit code, and a sentence."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, f"{node.name} was interrupted."
+    if isinstance(error, SystemExit):
+        if isinstance(error.code, int):
+            return error.code, f"{node.name} has ended with exit code {error.code}."
+        return 1, f"{node.name}: {error.code}"
+    return 1, f"{node.name}: {sentence_of(error)}"
 
 
 def sentence_of(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from ravnest.batches import call, peek, split
+from ravnest.batches import call, find_last_size, is_one_shot, peek, split, too_small
 from ravnest.capture import capture
 from ravnest.job import Place
 from ravnest.local_pool import local_pool
@@ -107,7 +107,8 @@ def fit(
             dealt out in turn), and average their weights. With a server, 0 is as many as there are
             machines for; who joins while it trains makes them more.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
-        micro_batches: Parts that a batch is cut into, so that a synchronous pipeline fills.
+        micro_batches: Parts that a batch is cut into, so that a synchronous pipeline fills; no
+            batch may have fewer samples.
         update_frequency: Batches whose gradients are averaged for one update.
         memory: ``"stash"`` keeps what autograd saved, ``"recompute"`` computes it again.
         codec: Of what travels: none, fp16, bf16, int8, with ``+zstd`` to pack it.
@@ -119,8 +120,8 @@ def fit(
         folder: Keeps checkpoints, and gets the trained sub-models; a run that was cut off goes on
             from there, after Ctrl-C too. With a server, that is `job`.
         checkpoint_every: Updates between two checkpoints, where there is a folder or a server.
-        callbacks: Called with the run after every epoch; when a run goes on, once more for the
-            last epoch that it has behind it.
+        callbacks: Called with the run after every epoch, when all of it is learned from; when a
+            run goes on, once more for the last epoch that it has behind it.
         on_submit: Called with the number that the server has given the job: who has it can come
             back to the job.
         quiet: Print nothing.
@@ -196,6 +197,7 @@ def fit(
         "checkpoint_every": checkpoint_every if folder is not None or server is not None else 0,
         **({"reduce": reduce} if server is None else {}),
     }
+    _check_loaders(train_loader, val_loader, micro_batches)
     inputs, target = split(peek(train_loader))
     args, kwargs = call(inputs)
     program = _captured(model, args, kwargs, criterion, target)
@@ -245,6 +247,18 @@ def _captured(model: Any, args: tuple, kwargs: dict, criterion: Any, target: Any
 def _check_count(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"[fit] expected {name} to be a whole number of 1 or more, got {value!r}.")
+
+
+def _check_loaders(train_loader: Any, val_loader: Any, micro_batches: int) -> None:
+    for name, loader in (("train_loader", train_loader), ("val_loader", val_loader)):
+        if is_one_shot(loader):
+            raise ValueError(
+                f"[fit] expected {name} to give its batches again and again, got an iterator, "
+                "which gives them once: pass a DataLoader, or a list."
+            )
+    last = find_last_size(train_loader)
+    if last is not None and last < micro_batches:
+        raise ValueError(too_small(last, micro_batches))
 
 
 def _rule(optimizer: Any, params: Any, scheduler: Any, scheduler_params: Any) -> dict[str, str]:

@@ -16,6 +16,7 @@ import torch
 from ravnest import _C
 from ravnest.deal import Deal
 from ravnest.display import Board
+from ravnest.epochs import Epochs
 from ravnest.program import Program
 from ravnest.run import Run
 from ravnest.utils import model_fusion
@@ -50,6 +51,10 @@ class Place:
     def on_number(self, number: int) -> None:
         """The job has it."""
 
+    def greet(self, number: int, comes_back: bool) -> str:
+        """What there is to say of a job that begins, or goes on."""
+        return f"job {number} at {self.server}"
+
     def check(self, lost: str = "") -> None:
         """Throws where it cannot go on. The server has lost the provider of that name."""
 
@@ -73,15 +78,17 @@ class Place:
 class Losses:
     """Collects the losses of one cluster's passes into those of batches."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, epochs: Epochs):
         self._run = run
+        self._epochs = epochs
         self._batch = 0.0
 
-    def add(self, part: int, parts: int, weight: float, loss: float) -> None:
+    def add(self, epoch: int, part: int, parts: int, weight: float, loss: float) -> None:
         self._batch += loss * weight / parts
         if part + 1 == parts:
             self._run.history["loss"].append(self._batch)
             self._batch = 0.0
+            self._epochs.add_loss(epoch)
 
 
 class Job:
@@ -93,6 +100,7 @@ class Job:
         options: dict[str, Any],
         parts: int,
         run: Run,
+        epochs: Epochs,
         board: Board,
     ):
         self._place = place
@@ -109,7 +117,7 @@ class Job:
             place.identity,
             place.is_local,
             place.keeps_learned,
-            _collect_into(run),
+            _collect_into(run, epochs),
         )
 
     def start(self, program: Program) -> bool:
@@ -122,8 +130,8 @@ class Job:
         else:
             self.number = self._submit(program)
         self._place.on_number(self.number)
-        if not self._place.is_local:
-            self._board.say(f"job {self.number} at {self._place.server}")
+        if greeting := self._place.greet(self.number, comes_back):
+            self._board.say(greeting)
         threading.Thread(target=self._look, daemon=True).start()
         self.wait(self._has_feeds)
         if comes_back:
@@ -298,12 +306,14 @@ class Job:
                 self._said = list(_stage_lines(json.loads(self._job.view(self.number))))
 
 
-def _collect_into(run: Run) -> Callable[[int, int, int, float, float], None]:
+def _collect_into(run: Run, epochs: Epochs) -> Callable[..., None]:
     """What gets the losses. It does not know the job, which could else never be freed."""
     losses: dict[int, Losses] = {}
 
-    def collect(cluster: int, part: int, parts: int, weight: float, loss: float) -> None:
-        losses.setdefault(cluster, Losses(run)).add(part, parts, weight, loss)
+    def collect(
+        cluster: int, epoch: int, part: int, parts: int, weight: float, loss: float
+    ) -> None:
+        losses.setdefault(cluster, Losses(run, epochs)).add(epoch, part, parts, weight, loss)
 
     return collect
 

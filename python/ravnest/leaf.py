@@ -3,6 +3,7 @@
 import collections
 import copy
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -40,6 +41,16 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def samples_in(value: Any) -> int | None:
     """The size of the first dimension; None where there is none."""
     return next((x.shape[0] for x in tensors_in(value) if x.dim() > 0), None)
+
+
+def batches_in(loader: Any) -> int | None:
+    """Of an epoch, where that is known; a tensor is yet to be cut."""
+    if loader is None or hasattr(loader, "__array__"):
+        return None
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -178,6 +189,8 @@ class _Pieces:
         self._next = 0
         self._epoch = 0
         self._offset = 0
+        self.batch_size: int | None = None  # the root's, but for the batch that ends an epoch
+        self.in_epoch: int | None = None  # batches
 
     def at(self, number: int, epoch: int, samples: int) -> torch.Tensor:
         if number not in self._kept:
@@ -188,9 +201,10 @@ class _Pieces:
         return self._kept[number]
 
     def _find(self, number: int, epoch: int, samples: int) -> None:
-        if number != self._next:  # started in mid-run: batches before are taken to be as large
-            in_epoch = -(-len(self._labels) // samples)
-            self._offset = (number - max(epoch, 0) * in_epoch) % in_epoch * samples
+        if number != self._next:  # started in mid-run
+            size = self.batch_size or samples  # if need be, those before are taken to be as large
+            in_epoch = self.in_epoch or -(-len(self._labels) // size)
+            self._offset = (number - max(epoch, 0) * in_epoch) % in_epoch * size
         elif epoch != self._epoch or (epoch < 0 and self._offset == len(self._labels)):
             self._offset = 0
 
@@ -223,9 +237,12 @@ class Leaf:
         *,
         keep: int,
         device: torch.device,
+        say: Callable[[str], Any] = lambda text: None,
     ):
         self._criterion = criterion
         self._device = device
+        self._say = say
+        self._counts = True  # right predictions, as far as is known
         self._labels = None if labels is None else _batches(labels, keep, _Stream)
         self._tests = None if test_labels is None else _batches(test_labels, keep, _Rounds)
         self._trained_on: tuple | None = None  # the forms of an output and a batch in training
@@ -233,10 +250,21 @@ class Leaf:
         self.structure: Structure | None = None
         self.eval_structure: Structure | None = None
 
+    @property
+    def scores(self) -> bool:
+        """Validation passes are its to score: else the model has its labels among its inputs."""
+        return self._criterion is not None or self._tests is not None
+
+    def expect(self, batch_size: int | None, batches_per_epoch: int | None) -> None:
+        """Of the root's loader, where they are known."""
+        if isinstance(self._labels, _Pieces):
+            self._labels.batch_size = batch_size
+            self._labels.in_epoch = batches_per_epoch
+
     def grade(self, header: tuple, outputs: list) -> tuple[float, list[torch.Tensor | None]]:
         """The loss of a training pass, and its gradients with respect to the outputs."""
         number, epoch, samples, _ = header
-        batch = self._checked(self._labels.at(number, epoch, samples), number, samples)
+        batch = self._checked(self._labels.at(number, epoch, samples), number, samples, outputs)
         with torch.enable_grad():
             leaves = [_as_leaf(value) for value in outputs]
             output = _built(self.structure, leaves)
@@ -263,17 +291,25 @@ class Leaf:
             )
         if isinstance(self._tests, _Pieces):
             round_ = 0  # every round is the same
-        batch = self._checked(self._tests.at(number, round_, samples), number, samples)
+        batch = self._checked(self._tests.at(number, round_, samples), number, samples, outputs)
         with torch.no_grad():
             output = _built(self.eval_structure, outputs)
             loss = 0.0
             if self._criterion is not None and _forms(output, batch) == self._trained_on:
                 loss = float(self._criterion(output, batch))
-            return loss, *count_correct(output, batch)
+            correct, counted = count_correct(output, batch)
+        if not counted and self._counts:
+            self._counts = False
+            self._say(
+                "[node] no accuracy is counted: expected class indices as labels, or rows of 0 "
+                f"with a single 1, got {_described(_label_of(batch))} for an output like "
+                f"{_described(_scores(output))}."
+            )
+        return loss, correct, counted
 
-    def _checked(self, batch: Any, number: int, samples: int) -> Any:
+    def _checked(self, batch: Any, number: int, samples: int, outputs: list) -> Any:
         found = samples_in(batch)
-        if found is not None and found != samples:
+        if found not in (None, samples, *_predictions(outputs)):
             raise DataMismatchError(
                 f"[node] batch {number} has {samples} samples at the root, but {found} in the "
                 f"leaf's labels. {_SAME_DATA}"
@@ -286,21 +322,35 @@ class Leaf:
 def count_correct(output: Any, batch: Any) -> tuple[int, int]:
     """How many classes were predicted right, and of how many. The label is the batch's last
     element, or the batch itself: class indices, or one-hot."""
-    label = batch
-    if isinstance(label, Mapping):
-        label = next((label[key] for key in ("labels", "label", "target") if key in label), label)
-    while isinstance(label, list | tuple) and label:
-        label = label[-1]
     scores = _scores(output)
-    label = next(tensors_in(label), None)
+    label = _label_of(batch)
     if scores is None or label is None or scores.dim() < 2 or scores.shape[1] < 2:
         return 0, 0
     label = label.to(scores.device)
     if label.dim() == scores.dim() and label.shape[1] == 1:
         label = label.squeeze(1)
+    if label.dim() == 1 and len(label) == scores.numel() // max(1, scores.shape[-1]):
+        scores = scores.flatten(0, -2)  # as its labels are
     if label.shape != scores.shape:
         label = label.long()
     return _C.count_correct(scores, label)
+
+
+def _label_of(batch: Any) -> torch.Tensor | None:
+    if isinstance(batch, Mapping):
+        batch = next((batch[key] for key in ("labels", "label", "target") if key in batch), batch)
+    while isinstance(batch, list | tuple) and batch:
+        batch = batch[-1]
+    return next(tensors_in(batch), None)
+
+
+def _predictions(outputs: list) -> Iterator[int]:
+    """How many there are in a batch, with classes in the second dimension, or in the last: labels
+    may come flattened, one for each."""
+    for output in outputs:
+        if isinstance(output, torch.Tensor) and output.dim() > 1:
+            for classes in (1, -1):
+                yield math.prod(output.shape) // max(1, output.shape[classes])
 
 
 def _scores(output: Any) -> torch.Tensor | None:

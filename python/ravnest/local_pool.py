@@ -111,6 +111,14 @@ class LocalPool(Place):
         new.write_text(json.dumps(self._shape | {"job": number}))
         new.replace(self._data / "job.json")
 
+    def greet(self, number: int, comes_back: bool) -> str:
+        if not comes_back:
+            return ""
+        return (
+            f"goes on with the run that was cut off in '{self._folder}', with the options of then; "
+            "in another folder it begins anew"
+        )
+
     def check(self, lost: str = "") -> None:
         if lost in self._processes:  # its connections close a little before it has ended
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from ravnest import _C, ending
 from ravnest.display import Display
-from ravnest.leaf import Leaf, samples_in, twin
+from ravnest.leaf import Leaf, batches_in, samples_in, twin
 from ravnest.optim import Rule
 from ravnest.place import Place
 from ravnest.structure import Structure
@@ -50,7 +51,7 @@ class Node:
         reduce_factor: Updates between two averagings among clusters; by default at every epoch.
         labels: A loader that yields the root's batches in the root's order, or a tensor.
         test_labels: The same for validation. The label is the last element of a batch: class
-            indices, or one-hot.
+            indices, or one-hot; of others no accuracy is counted.
         device: Where the stage computes.
         loss_filename: Gets the loss of every batch, a line each, at the leaf; val_accuracies.txt
             beside it the accuracy of every validation. (Those of a second cluster are called
@@ -85,6 +86,14 @@ class Node:
         log_level: ``"debug"`` (every connection, averaging and checkpoint), ``"info"`` (how it
             goes, whom it waits for), ``"warning"`` (what went wrong) or ``"error"`` (what failed).
         node_data: Where the plan is.
+        kwargs: What this version does not know; a warning names it.
+
+    Attributes:
+        batches_per_epoch: By which a script's own passes are told apart into epochs: schedulers
+            step at each, and clusters average where there is no `reduce_factor`. By default the
+            length of `labels`; a `Trainer` sets that of its loader. None where neither is known.
+        epoch: Of the passes that are submitted next, for scripts that count themselves. None: by
+            `batches_per_epoch`.
 
     Raises:
         ValueError: If the plan has no such node, or the node lacks what its role needs.
@@ -134,9 +143,15 @@ class Node:
         quiet: bool = False,
         log_level: str = "info",
         node_data: str | os.PathLike = "node_data",
+        **kwargs: Any,
     ):
         if not isinstance(name, str):
             raise ValueError(f"[node] expected a name such as 'node_0', got {name!r}.")
+        if kwargs:
+            warnings.warn(
+                f"[node] {', '.join(kwargs)}: no option of this version, and left out.",
+                stacklevel=2,
+            )
         _check_count("update_frequency", update_frequency)
         if reduce_factor is not None:
             _check_count("reduce_factor", reduce_factor)
@@ -182,7 +197,8 @@ class Node:
             "trusted_network": trusted_network,
         }
         self._leaf = self._make_leaf() if self.is_leaf else None
-        self.batches_per_epoch: int | None = None
+        self.batches_per_epoch = batches_in(labels)
+        self.batch_size: int | None = None  # of the root's loader, where a Trainer knows it
         self._begin()
 
     def _begin(self) -> None:
@@ -191,6 +207,8 @@ class Node:
         self._last_status: dict[str, Any] = {}
         self.epoch: int | None = None  # of the data; None: by the passes and batches_per_epoch
         self._passes = 0  # submitted for training
+        self._epochs = 0  # begun by them
+        self._has_said = False  # what it goes on from
         self._ended_passes = 0  # of them, when the last training was ended
         self._trainings = 0  # that have ended
         self._validations = 0  # that were begun
@@ -251,7 +269,7 @@ class Node:
             loss_file=os.fspath(self._loss_file),
             accuracy_file=os.fspath(self._loss_file.with_name(_ACCURACIES)),
             criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
-            score=None if self.test_labels is None or not self._leaf else self._leaf.score,
+            score=self._leaf.score if self._leaf and self._leaf.scores else None,
             on_learned=self.rule.note_loss if self.rule.wants_losses else None,
             on_notice=self.display.notice,
             on_averaged=self.display.averaged,
@@ -262,6 +280,7 @@ class Node:
             source = provider if self._program is None else self._program._core
             self._leaf.structure = _structure(source.out_spec(True))
             self._leaf.eval_structure = _structure(source.out_spec(False))
+            self._leaf.expect(self.batch_size, self.batches_per_epoch)
         self._provider = provider
         ending.keep(self)
         provider.start()
@@ -346,8 +365,10 @@ class Node:
             return
         self.start()
         self.end_validation()
-        self._submit("train", self._inputs(tensors, kwargs), epoch=self._epoch_now())
+        epoch = self._epoch_now()
+        self._submit("train", self._inputs(tensors, kwargs), epoch=epoch)
         self._passes += 1
+        self._epochs = max(self._epochs, epoch + 1)
 
     def no_grad_forward_compute(self, tensors: Any = None, output_type: str | None = None) -> Any:
         """A pass without gradients, on the newest weights, in evaluation.
@@ -429,19 +450,26 @@ class Node:
         self._validations += 1
 
     @property
-    def resumed_passes(self) -> int:
-        """Training passes that the run had behind it when this process joined it."""
-        return self.status.get("resumed", 0)
+    def epochs_begun(self) -> int:
+        """At the root: by its training passes."""
+        return self._epochs
+
+    @property
+    def is_behind(self) -> bool:
+        """At the root: the run had its last training pass behind it when this process joined it."""
+        return self._passes <= self.status.get("resumed", 0)
 
     def finish_validation(self) -> float | None:
         """At the root: ends the validation that is open, and waits for it; elsewhere waits for the
         next one's end. Returns the accuracy in percent, or None where nothing was counted."""
         self.start()
-        seen = self._provider.wait_for_validation(-1, 0)
         if self.is_root:
             if self._validation_batches is None:
                 return None
             self.end_validation()
+            seen = self._validations - 1  # one before may be on its way
+        else:
+            seen = self._provider.wait_for_validation(-1, 0)
         self._until(lambda: self._more(self._provider.wait_for_validation(seen, _TICK), seen))
         _, correct, counted = self._provider.last_validation()
         return 100.0 * correct / counted if counted else None
@@ -490,10 +518,10 @@ class Node:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
+        if error is None or ending.is_good_end(error):
             self.close()
         else:
-            self.stop(1, f"{self.name}: {ending.sentence_of(error)}")
+            self.stop(*ending.reason_of(self, error))
 
     def _close_provider(self, timeout: int) -> None:
         self._is_closed = True
@@ -523,14 +551,33 @@ class Node:
             self.criterion,
             twin(self.labels) if both else self.labels,
             twin(self.test_labels) if both else self.test_labels,
-            keep=max(2 * self.stages, self.update_frequency) + 8,
+            keep=max(4 * self.stages, self.update_frequency) + 8,  # may come again
             device=self.device,
+            say=self.display.say,
         )
 
     def _epoch_now(self) -> int:
         if self.epoch is not None:
             return self.epoch
-        return self._passes // self.batches_per_epoch if self.batches_per_epoch else -1
+        if self.batches_per_epoch:
+            return self._passes // self.batches_per_epoch
+        if self._passes == 0:
+            self._warn_of_no_epochs()
+        return -1
+
+    def _warn_of_no_epochs(self) -> None:
+        missed = []
+        if self.rule.scheduler is not None and self.rule.step_on_epoch:
+            missed.append("lr_scheduler does not step")
+        if self.place.clusters > 1 and self.reduce_factor is None:
+            missed.append("clusters average at the end alone")
+        if missed:
+            warnings.warn(
+                "[node] how many batches make an epoch is not known, so that "
+                f"{' and '.join(missed)}: set batches_per_epoch of {self.name}, or epoch before "
+                "its passes.",
+                stacklevel=4,
+            )
 
     def _inputs(self, tensors: Any, kwargs: dict[str, Any]) -> list:
         if isinstance(tensors, Mapping):
@@ -559,9 +606,20 @@ class Node:
         """Asks until there is an answer. Between two attempts Python handles signals."""
         while True:
             answer = attempt()
+            if not self._has_said:
+                self._say_what_is_behind()
             if answer is not None and answer is not False:
                 return answer
             self.display.tick(self._provider.status)
+
+    def _say_what_is_behind(self) -> None:
+        status = self.status
+        self._has_said = status["passes"] > 0
+        if status["resumed"]:
+            self.display.say(
+                f"{self.name}: goes on from its checkpoint, with {status['resumed']} batches "
+                "behind it; Node(resume=False) begins anew."
+            )
 
 
 def _structure(spec: str) -> Structure | None:

@@ -212,6 +212,11 @@ class PythonRule:
         self._rule = rule
         self._parameters: dict[str, torch.nn.Parameter] = {}
         self._optimizer, self._scheduler = rule.make_torch([torch.nn.Parameter(torch.zeros(1))])
+        if _wants_closure(self._optimizer):
+            raise ValueError(
+                f"[optim] expected an optimizer that steps by the gradients of a pass, got "
+                f"{self._name()}, whose step() calls the model again (a closure)."
+            )
         self._updates = 0
         self._steps = 0  # the scheduler's
         self._told: list[float] = []  # losses, by which it steps
@@ -272,7 +277,7 @@ class PythonRule:
         if texts.get("optimizer") != self._name():
             raise ValueError(
                 f"[optim] expected a checkpoint of {self._name()}, got one of "
-                f"{texts.get('optimizer', 'another optimizer')}."
+                f"{texts.get('optimizer', 'another optimizer')} (Node(resume=False) begins anew)."
             )
         kept = json.loads(texts["python"])
         self._bind(values)
@@ -334,6 +339,11 @@ class PythonRule:
     def _name(self) -> str:
         kind = type(self._optimizer)
         return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _wants_closure(optimizer: Any) -> bool:
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _packed(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:

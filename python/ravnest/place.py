@@ -28,6 +28,7 @@ class Place:
         self.role: str = config["role"]
         self.stage: int = config["stage"]
         self.stages: int = config["stages"]
+        self.clusters: int = config["clusters"]
         self.address: str = config["address"]
 
     @property

@@ -12,7 +12,8 @@ class Run:
 
     Attributes:
         history: Lists by name: ``"loss"`` of every batch; of every epoch ``"val_loss"``,
-            ``"val_accuracy"`` (percent), ``"samples_per_second"`` and ``"seconds"``.
+            ``"val_accuracy"`` (percent), ``"seconds"`` of training, to its last loss, and
+            ``"samples_per_second"``.
         epoch: Epochs that have ended.
     """
 

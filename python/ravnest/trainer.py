@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from ravnest.batches import is_one_shot
 from ravnest.ending import end_well
-from ravnest.leaf import is_ordered, map_tensors, shuffles_alone
+from ravnest.leaf import batches_in, is_ordered, map_tensors, shuffles_alone
 from ravnest.node import Node
 
 
@@ -66,7 +67,7 @@ class Trainer:
         val_loader: The same, for validation.
         val_freq: Batches between two validations; 0 for none.
         save: Save every stage's weights after training.
-        epochs: How often the loader is gone through.
+        epochs: How often the loader is gone through; a generator will do for one.
         batch_size: Of a loader that is a tensor.
         step_size: Batches to an update, where the node's `update_frequency` says nothing.
         inputs_dtype: Inputs are converted to it.
@@ -84,7 +85,6 @@ class Trainer:
     step_size = 1
     inputs_dtype: torch.dtype | None = None
     n_forwards = 0
-    _epochs_before = 0
     _is_training = False
     _is_configured = False
 
@@ -140,7 +140,13 @@ class Trainer:
                 )
         if self.node.is_root and self.train_loader is None:
             raise ValueError(f"[trainer] {self.node.name} is the root and needs train_loader=….")
-        ours, labels = _length(self.train_loader), _length(self.node.labels)
+        for name in ("train_loader", "val_loader"):
+            if self.node.is_root and self.epochs > 1 and is_one_shot(getattr(self, name)):
+                raise ValueError(
+                    f"[trainer] expected {name} to give its batches in each of {self.epochs} "
+                    "epochs, got an iterator, which gives them once: pass a DataLoader, or a list."
+                )
+        ours, labels = batches_in(self.train_loader), batches_in(self.node.labels)
         if self.node.is_leaf and None not in (ours, labels) and ours != labels:
             raise ValueError(
                 f"[trainer] train_loader has {ours} batches and Node(labels=…) has {labels}: they "
@@ -159,11 +165,11 @@ class Trainer:
         """At the root: submits every batch of `train_loader`, for `epochs` epochs, validates every
         `val_freq` batches, and ends the training. On the other nodes: waits for that end."""
         self.prelim_checks()
+        before = self.node.epochs_begun
         for epoch in range(self.epochs):
-            self.node.epoch = self._epochs_before + epoch
+            self.node.epoch = before + epoch
             for batch in self._batches(self.train_loader):
                 self._forward(batch)
-        self._epochs_before += self.epochs
         self.node.epoch = None
 
     @_ends_well
@@ -190,7 +196,7 @@ class Trainer:
         self.n_forwards += 1
         if self.val_loader is None or not self.val_freq or self.n_forwards % self.val_freq:
             return
-        if self.n_forwards > self.node.resumed_passes:
+        if not self.node.is_behind:
             self._validate()
             self.node.end_validation()
             return
@@ -227,10 +233,11 @@ class Trainer:
             lr_scheduler_params=self.lr_scheduler_params,
             step_size=self.step_size,
         )
-        length = _length(self.train_loader)
+        length, size = batches_in(self.train_loader), getattr(self.train_loader, "batch_size", None)
         if isinstance(self.train_loader, torch.Tensor):
-            length = len(self.train_loader.split(self.batch_size))
-        self.node.batches_per_epoch = length
+            length, size = len(self.train_loader.split(self.batch_size)), self.batch_size
+        self.node.batches_per_epoch = length or self.node.batches_per_epoch
+        self.node.batch_size = size
         # Whatever was given, prelim_checks complains of it.
         epochs = self.epochs if isinstance(self.epochs, int) else None
         self.node.display.expect(epochs, length)
@@ -238,13 +245,3 @@ class Trainer:
 
 def _input_of(batch: Any) -> Any:
     return batch[0] if isinstance(batch, tuple | list) else batch
-
-
-def _length(loader: Any) -> int | None:
-    """In batches, where that is known."""
-    if loader is None or isinstance(loader, torch.Tensor):
-        return None
-    try:
-        return len(loader)
-    except TypeError:
-        return None

@@ -1,14 +1,12 @@
 """A training of fit: deals batches out to a job, validates, shows it."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
-
 from ravnest import _C
-from ravnest.batches import call, pieces, split
+from ravnest.batches import call, pieces, size_of, split, too_small
 from ravnest.display import Board
+from ravnest.epochs import Epochs
 from ravnest.job import Job, Place
 from ravnest.program import Program
 from ravnest.run import Run
@@ -36,7 +34,8 @@ class Training:
         self._callbacks = callbacks
         self._board = Board(quiet=quiet)
         self._run = Run()
-        self._job = Job(place, options, micro_batches, self._run, self._board)
+        self._ends = Epochs(self._run)
+        self._job = Job(place, options, micro_batches, self._run, self._ends, self._board)
         self._count = 0  # batches of this epoch
         self._unproven: int | None = None  # an epoch that is behind us, perhaps not validated
 
@@ -46,6 +45,8 @@ class Training:
                 for epoch in range(self._epochs):
                     self._train(train_loader, val_loader, epoch)
                 self._end_unproven(val_loader)
+                self._job.wait_for_all("wait_until_idle")  # every loss is there
+                self._ends.settle()
                 self._job.finish()
             self._run._state = self._job.fetch()
         except _C.StoppedRun as error:
@@ -61,8 +62,8 @@ class Training:
 
     def _train(self, loader: Iterable, val_loader: Iterable | None, epoch: int) -> None:
         """Deals an epoch's batches out to the clusters, but for those that are behind us."""
-        started = time.monotonic()
-        samples = 0
+        self._ends.begin()
+        is_behind_us = True
         self._count = 0
         for batch in loader:
             requester, is_behind = self._job.take_turn()
@@ -75,11 +76,12 @@ class Training:
             inputs, target = split(batch)
             args, kwargs = call(inputs)
             leaves = self._program._train_signature.flatten((*args, target), kwargs)
-            count = self._submit(requester, "train", leaves, epoch, self._parts)
-            samples += 0 if is_behind else count
+            if not is_behind:
+                is_behind_us = False
+                self._ends.add_batch(epoch, size_of(leaves))
+            self._submit(requester, "train", leaves, epoch, self._parts)
             self._show(epoch, loader)
-        self._epoch_started, self._epoch_samples = started, samples
-        if samples:
+        if not is_behind_us:
             self._end_epoch(val_loader, epoch)
             return
         self._unproven = epoch
@@ -87,14 +89,12 @@ class Training:
             next(iter(val_loader), None)
 
     def _submit(self, requester: Any, purpose: str, leaves: list, epoch: int, parts: int) -> int:
-        size = next((x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()), 0)
+        size = size_of(leaves)
         parts = min(parts, size) if size else 1
         if parts != self._parts and purpose == "train":
-            raise ValueError(
-                f"[fit] a batch of {size} samples cannot be cut into {self._parts} micro-batches."
-            )
+            raise ValueError(too_small(size, self._parts))
         for part, piece in enumerate(pieces(leaves, size, parts)):
-            count = next((x.shape[0] for x in piece if isinstance(x, torch.Tensor) and x.dim()), 0)
+            count = size_of(piece)
             weight = count * parts / size if size else 1.0
             self._job.wait(
                 lambda timeout, piece=piece, count=count, part=part, weight=weight: (
@@ -110,8 +110,11 @@ class Training:
 
     def _end_epoch(self, val_loader: Iterable | None, epoch: int) -> None:
         history = self._run.history
-        if val_loader is not None:
+        self._ends.close(epoch)
+        if val_loader is not None or self._callbacks:
             self._job.wait_for_all("wait_until_idle")  # all of the epoch is learned from
+            self._ends.settle()
+        if val_loader is not None:
             judge = self._job.requesters()[0]
             total = 0
             for batch in val_loader:
@@ -124,9 +127,6 @@ class Training:
             history["val_loss"].append(loss / max(total, 1))
             if counted:
                 history["val_accuracy"].append(100.0 * correct / counted)
-        seconds = time.monotonic() - self._epoch_started
-        history["seconds"].append(seconds)
-        history["samples_per_second"].append(self._epoch_samples / max(seconds, 1e-9))
         self._run.epoch = epoch + 1
         for callback in self._callbacks:
             callback(self._run)

@@ -106,8 +106,9 @@ std::unique_ptr<provider::RemoteJob> make_job(const std::string& server, const s
   const Shared callback = share(std::move(on_result));
   options.on_result = [callback](std::int64_t cluster, const PassHeader& header,
                                  const PassResult& result) {
-    call_python(
-        [&] { (*callback)(cluster, header.part, header.parts, header.weight, result.loss); });
+    call_python([&] {
+      (*callback)(cluster, header.epoch, header.part, header.parts, header.weight, result.loss);
+    });
   };
   const py::gil_scoped_release release;
   return std::make_unique<provider::RemoteJob>(std::move(options));

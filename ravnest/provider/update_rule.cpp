@@ -80,7 +80,7 @@ class NativeRule : public UpdateRule {
     if (const auto found = state.texts.find("optimizer");
         found == state.texts.end() || found->second != optimizer_.name()) {
       throw_invalid("[provider] expected a checkpoint of ", optimizer_.name(),
-                    ", got one of another optimizer.");
+                    ", got one of another optimizer (Node(resume=False) begins anew).");
     }
     optimizer_.load_state(state.tensors, parameters);
     updates_ = std::stoll(state.texts.at("updates"));

@@ -106,6 +106,12 @@ def test_async_learns_and_validates(tmp_path):
         ({"lr_scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "has no native form"),
         ({"train_loader": []}, "expected a loader with a batch or more"),
         ({"train_loader": [torch.ones(2, 6)]}, r"expected a loader that yields \(inputs, target\)"),
+        ({"train_loader": iter([])}, "train_loader to give its batches again and again"),
+        ({"val_loader": iter([])}, "val_loader to give its batches again and again"),
+        (
+            {"train_loader": DataLoader(make_data(98), batch_size=16), "micro_batches": 4},
+            "4 samples or more for 4 micro-batches, got one of 2: .*drop_last=True",
+        ),
     ],
 )
 def test_bad_input_is_refused(changes, sentence):
@@ -116,6 +122,57 @@ def test_bad_input_is_refused(changes, sentence):
     } | changes
     with pytest.raises(ValueError, match=sentence):
         ravnest.fit(make_model(), **options)
+
+
+def test_a_small_batch_that_nobody_could_foresee_is_told():
+    batches = [tuple(x[:count] for x in make_data().tensors) for count in (16, 2)]
+    with pytest.raises(ValueError, match="for 4 micro-batches, got one of 2: .*drop_last=True"):
+        ravnest.fit(
+            make_model(),
+            batches,
+            criterion=nn.functional.cross_entropy,
+            providers=1,
+            micro_batches=4,
+            quiet=True,
+        )
+
+
+@pytest.mark.parametrize("has_callbacks", [True, False])
+def test_an_epoch_ends_with_the_last_of_its_losses(has_callbacks):
+    seen = []
+    run = ravnest.fit(
+        make_model(),
+        DataLoader(make_data(), batch_size=48),
+        criterion=nn.functional.cross_entropy,
+        epochs=12,
+        providers=2,
+        callbacks=[lambda run: seen.append(len(run.history["loss"]))] if has_callbacks else [],
+        quiet=True,
+    )
+    history = run.history
+    assert seen == ([2 * (i + 1) for i in range(12)] if has_callbacks else [])
+    assert run.epoch == 12 and len(history["loss"]) == 24
+    pairs = list(zip(history["seconds"], history["samples_per_second"], strict=True))
+    assert len(pairs) == 12
+    assert [seconds * rate for seconds, rate in pairs] == pytest.approx([96] * 12)
+
+
+def test_a_loader_with_workers(tmp_path):
+    loader = DataLoader(make_data(), batch_size=16, num_workers=2)
+    run = ravnest.fit(
+        make_model(),
+        loader,
+        criterion=nn.functional.cross_entropy,
+        optimizer_params={"lr": 0.01},
+        epochs=3,
+        val_loader=loader,
+        providers=2,
+        schedule="sync",
+        folder=tmp_path,
+        quiet=True,
+    )
+    wanted = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 3)
+    assert run.history["loss"] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_batch_that_does_not_fit_ends_all():
@@ -274,7 +331,7 @@ train_in(sys.argv[2], tell)
 """
 
 
-def train_in(folder, *callbacks, clusters: int = 1):
+def train_in(folder, *callbacks, clusters: int = 1, quiet: bool = True):
     return ravnest.fit(
         make_model(),
         DataLoader(make_data(), batch_size=16),
@@ -288,7 +345,7 @@ def train_in(folder, *callbacks, clusters: int = 1):
         folder=folder,
         checkpoint_every=4,
         callbacks=callbacks,
-        quiet=True,
+        quiet=quiet,
     )
 
 
@@ -316,14 +373,15 @@ def restored(folder) -> int | None:
     return job["restore_point"] and job["restore_point"]["version"]
 
 
-def test_two_clusters_that_were_cut_off_go_on(tmp_path):
+def test_two_clusters_that_were_cut_off_go_on(tmp_path, capfd):
     def stop(run):
         if run.epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         train_in(tmp_path, stop, clusters=2)
-    resumed = train_in(tmp_path, clusters=2)
+    resumed = train_in(tmp_path, clusters=2, quiet=False)
+    assert "goes on with the run that was cut off in" in capfd.readouterr().err
     assert 36 <= len(resumed.history["loss"]) <= 48
     assert resumed.history["loss"][-1] < 1.0
 

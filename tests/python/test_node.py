@@ -531,16 +531,88 @@ def test_passes_without_gradients(tmp_path):
     assert cluster.leaf.status["passes"] == 0, "nothing was learned"
 
 
+def test_a_validation_is_waited_for_behind_the_one_before(tmp_path):
+    task = Task("mlp", batches=6)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        optimizer="sgd",
+        criterion=task.loss,
+        labels=task.loader,
+        test_labels=task.loader,
+    )
+
+    def work(node):
+        if not node.is_root:
+            return node.start()
+        for count in (6, 1):
+            for batch in list(task.loader())[:count]:
+                node.no_grad_forward_compute(batch[0], output_type="val_accuracy")
+            if count > 1:
+                node.end_validation()
+        return node.finish_validation()
+
+    accuracy = cluster.run(work)
+    assert not cluster.errors
+    inputs, targets = task.data.tensors
+    found = (task.model.eval()(inputs[:4]).argmax(1) == targets[:4]).float().mean().item()
+    assert accuracy == pytest.approx(100 * found), "that of the second"
+    assert len(read_numbers(tmp_path / "val_accuracies.txt")) == 2
+
+
+def test_a_validation_that_the_leaf_has_no_labels_for_ends_with_a_sentence(tmp_path, capfd):
+    task = Task("mlp", batches=3)
+    cluster = Cluster(
+        tmp_path, task.plan(tmp_path, 2), optimizer="sgd", criterion=task.loss, labels=task.loader
+    )
+    cluster.train(task.loader, val_loader=task.loader(), then=lambda trainer: trainer.evaluate())
+    assert {error.code for error in cluster.errors.values()} == {1}
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 2 and all("give Node(test_labels=…)" in line for line in said), said
+
+
+def train_bare(node, loader, epochs=3):
+    """As a script without a Trainer."""
+    for _ in range(epochs):
+        for batch in loader:
+            node.forward_compute(batch[0])
+    node.wait_for_backwards()
+    return node.status["rate"]
+
+
+def test_a_bare_node_sees_the_epochs_of_its_labels(tmp_path):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+    halves = {"lr_scheduler": lr_scheduler.StepLR, "lr_scheduler_params": {"step_size": 1}}
+    with make_single(tmp_path, optimizer_params={"lr": 1.0}, **halves) as node:
+        assert train_bare(node, task.loader()) == pytest.approx(0.01), "two steps of a tenth each"
+    labels = task.data.tensors[1]  # cut as the passes are, which nobody knows before
+    loss = lambda output, batch: F.cross_entropy(output, batch)  # noqa: E731
+    unknown = {"labels": labels, "criterion": loss, "optimizer_params": {"lr": 1.0}, **halves}
+    with (
+        make_single(tmp_path, **unknown) as node,
+        pytest.warns(UserWarning, match="lr_scheduler does not step: set batches_per_epoch"),
+    ):
+        assert train_bare(node, task.loader()) == 1.0
+    with make_single(tmp_path, **unknown) as node:
+        node.batches_per_epoch = 5
+        assert train_bare(node, task.loader()) == pytest.approx(0.01)
+
+
 def make_single(folder, **options):
     task = Task("mlp", batches=5)
     return Node(
         "node_0",
-        optimizer="sgd",
-        criterion=task.loss,
-        labels=task.loader(),
         node_data=Path(folder) / "node_data",
         loss_filename=Path(folder) / "losses.txt",
-        **{"quiet": True, "threads": 1, **options},
+        **{
+            "optimizer": "sgd",
+            "criterion": task.loss,
+            "labels": task.loader(),
+            "quiet": True,
+            "threads": 1,
+            **options,
+        },
     )
 
 
@@ -593,7 +665,7 @@ def test_weights_are_written_when_they_are_asked_for(tmp_path):
             assert torch.equal(fused[name], value), name
 
 
-def test_a_node_that_was_reset_begins_anew(tmp_path):
+def test_a_node_that_was_reset_begins_anew(tmp_path, capsys):
     task = Task("mlp", batches=5)
     task.plan(tmp_path, 1)
 
@@ -609,13 +681,29 @@ def test_a_node_that_was_reset_begins_anew(tmp_path):
         node.reset()
     node.stop(1, "as after an error")
     assert node.place.checkpoint.exists()
-    other = make_single(tmp_path, checkpoint_every=1)
+    other = make_single(tmp_path, checkpoint_every=1, quiet=False)
     assert train(other) == 5, "it goes on"
+    said = capsys.readouterr().out
+    assert said.count("node_0: goes on from its checkpoint, with 5 batches behind it") == 1
+    assert "Node(resume=False) begins anew" in said
     other.stop(1, "as after an error")
     other.reset()
     assert not other.place.checkpoint.exists()
     assert train(other) == 0, "the same node, anew"
     other.close()
+
+
+@pytest.mark.parametrize("other", ["adam", SignDescent], ids=["native", "python"])
+def test_a_checkpoint_of_another_optimizer_is_refused_with_the_way_out(tmp_path, other):
+    task = Task("mlp", batches=5)
+    task.plan(tmp_path, 1)
+    node = make_single(tmp_path, checkpoint_every=1)
+    train_bare(node, task.loader(), epochs=1)
+    node.stop(1, "as after an error")
+    node = make_single(tmp_path, checkpoint_every=1, optimizer=other)
+    with pytest.raises(ValueError, match=r"got one of .* \(Node\(resume=False\) begins anew\)"):
+        train_bare(node, task.loader(), epochs=1)
+    node.leave()
 
 
 @pytest.fixture(scope="module")
@@ -640,13 +728,19 @@ def one_stage(tmp_path_factory):
         ({"reduce_factor": 0}, ValueError, "reduce_factor"),
         ({"lr_scheduler": 3}, ValueError, "expected lr_scheduler to be a class"),
         ({"log_level": "loud"}, ValueError, "log_level"),
-        ({"batchsize": 3}, TypeError, "batchsize"),
+        ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS, whose step.* closure"),
     ],
 )
 def test_what_a_node_refuses(one_stage, options, error, words):
     good = {"name": "node_0", "optimizer": "sgd", "criterion": class_loss, "labels": [1, 2]}
     with pytest.raises(error, match=words):
         Node(**{**good, "node_data": one_stage, **options})
+
+
+def test_words_that_a_node_does_not_know_are_left_out_with_a_warning(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    with pytest.warns(UserWarning, match="batchsize, shuffle: no option of this version"):
+        make_single(tmp_path, batchsize=3, shuffle=True)
 
 
 @pytest.mark.parametrize(
@@ -728,6 +822,56 @@ def test_a_leaf_that_starts_in_mid_run_winds_forward():
     assert seen == [[4, 5, 6, 7], [8, 9], [0, 1, 2, 3]] * 2
 
 
+def test_a_leaf_that_starts_at_the_short_batch_of_a_tensor_finds_it():
+    seen = []
+    criterion = lambda output, batch: seen.append(batch.tolist()) or output[0].sum()  # noqa: E731
+    leaf = make_leaf(torch.arange(10), criterion=criterion)
+    leaf.expect(4, 3)
+    leaf.grade(header(5, 2, epoch=1), [torch.zeros(2, requires_grad=True)])
+    leaf.grade(header(6, 4, epoch=2), [torch.zeros(4, requires_grad=True)])
+    leaf = make_leaf(torch.arange(10), criterion=criterion)
+    leaf.expect(4, 2)  # drop_last
+    leaf.grade(header(3, 4, epoch=1), [torch.zeros(4, requires_grad=True)])
+    assert seen == [[8, 9], [0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_as_many_validation_passes_may_come_again_as_are_under_way(tmp_path):
+    Task("mlp").plan(tmp_path, 1)
+    node = make_single(tmp_path, test_labels=[torch.zeros(4, dtype=torch.long)] * 12)
+    scores = torch.eye(3)[[0, 0, 1, 2]]
+    for number in [*range(12), 0]:
+        assert node._leaf.score(header(number, 4, part=number), [scores])[1:] == (2, 4)
+
+
+def test_labels_may_be_flattened_one_for_each_prediction():
+    def criterion(output, batch):
+        return F.cross_entropy(output[0].flatten(0, 1), batch)
+
+    tokens = torch.arange(6) % 3
+    leaf = make_leaf([tokens], tests=[tokens], criterion=criterion)
+    scores = torch.eye(3)[tokens].reshape(2, 3, 3).requires_grad_()
+    leaf.grade(header(0, 2), [scores])
+    assert leaf.score(header(0, 2), [scores.detach()])[1:] == (6, 6)
+    with pytest.raises(DataMismatchError, match="batch 0 has 3 samples at the root, but 6 in the"):
+        make_leaf([tokens]).grade(header(0, 3), [torch.zeros(3, 5, requires_grad=True)])
+
+
+def test_targets_of_a_regression_are_no_classes_and_it_is_said_once():
+    said = []
+    targets = torch.randn(4, 3)
+    leaf = Leaf(
+        lambda output, batch: F.mse_loss(output[0], batch),
+        [targets],
+        [targets, targets],
+        keep=4,
+        device=torch.device("cpu"),
+        say=said.append,
+    )
+    for number in range(2):
+        assert leaf.score(header(number, 4, part=number), [SCORES])[1:] == (0, 0)
+    assert len(said) == 1 and "expected class indices as labels, or rows of 0" in said[0]
+
+
 def test_batches_that_disagree_are_told_apart():
     leaf = make_leaf(DataLoader(torch.arange(10), batch_size=4))
     with pytest.raises(DataMismatchError, match="batch 0 has 5 samples at the root, but 4 in the"):
@@ -778,6 +922,9 @@ SCORES = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 
             (4, 4),
         ),
         (SCORES.t()[None].expand(2, 3, 4), torch.tensor([[0, 1, 2, 0]] * 2), (8, 8)),
+        (SCORES[None], F.one_hot(torch.tensor([[0, 1, 2, 1]]), 3).float(), (3, 4)),
+        (SCORES, SCORES + 0.25, (0, 0)),
+        (SCORES, torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0]]), (0, 0)),
         (torch.zeros(4, 1), torch.zeros(4, 1), (0, 0)),
         (torch.zeros(4), torch.zeros(4), (0, 0)),
     ],
@@ -790,6 +937,9 @@ SCORES = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 
         "first",
         "logits",
         "images",
+        "one-hot-last",
+        "targets",
+        "several-labels",
         "regression",
         "flat",
     ],

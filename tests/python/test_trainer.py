@@ -3,6 +3,7 @@
 import _thread
 import copy
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -476,6 +477,27 @@ def test_training_twice_goes_on(tmp_path):
     assert cluster.losses() == pytest.approx(wanted, abs=1e-5)
 
 
+def test_a_second_trainer_goes_on_where_the_first_has_ended(tmp_path):
+    task = Task("mlp", batches=4)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 2),
+        schedule="sync",
+        optimizer=torch.optim.SGD,
+        optimizer_params={"lr": 0.1},
+        criterion=task.loss,
+        labels=task.loader,
+    )
+
+    def again(trainer):
+        Trainer(node=trainer.node, train_loader=task.loader()).train()
+
+    cluster.train(task.loader, epochs=2, then=again)
+    assert not cluster.errors
+    wanted = task.eager_losses(torch.optim.SGD, {"lr": 0.1}, epochs=3)
+    assert cluster.losses() == pytest.approx(wanted, abs=1e-5)
+
+
 def test_an_error_of_the_criterion_comes_as_it_is(tmp_path):
     task = Task("mlp", batches=4)
 
@@ -505,6 +527,80 @@ def test_an_error_at_the_root_ends_the_others(tmp_path):
     cluster.train(task.loader, kind=Broken)
     assert isinstance(cluster.errors[cluster.root.name], OSError)
     assert isinstance(cluster.errors[cluster.leaf.name], SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "sentence"),
+    [(3, 3, "has ended with exit code 3."), ("no space is left", 1, "no space is left")],
+)
+def test_an_exit_of_the_script_with_a_code_ends_all_with_it(tmp_path, capfd, given, code, sentence):
+    task = Task("mlp", batches=4)
+
+    class Leaving(Trainer):
+        def train(self):
+            for batch in self.train_loader:
+                self.node.forward_compute(batch[0])
+            sys.exit(given)
+
+    cluster = Cluster(
+        tmp_path, task.plan(tmp_path, 2), optimizer="sgd", criterion=task.loss, labels=task.loader
+    )
+    cluster.train(task.loader, kind=Leaving, save=True)
+    assert cluster.errors[cluster.root.name].code == given
+    assert cluster.errors[cluster.leaf.name].code == code
+    (said,) = capfd.readouterr().err.splitlines()
+    assert cluster.root.name in said and said.endswith(sentence)
+
+
+def test_an_exit_of_the_script_that_says_all_is_well_is_a_good_end(tmp_path):
+    task = Task("mlp", batches=4)
+    task.plan(tmp_path, 1)
+    trainer = make_trainer(tmp_path, "node_0", quiet=True)
+    with pytest.raises(SystemExit), trainer.node as node:
+        for batch in task.loader():
+            node.forward_compute(batch[0])
+        sys.exit()
+    assert node.status["passes"] == 4
+    assert not list(tmp_path.rglob("*checkpoint*")), "the run is whole"
+
+
+WORKERS = """
+import sys
+import torch
+from torch.utils.data import DataLoader
+from test_trainer import Node, Task, Trainer
+
+def main(name):
+    task = Task("mlp", batches=10)
+
+    def loader(**options):
+        generator = torch.Generator().manual_seed(4)
+        return DataLoader(task.data, batch_size=4, shuffle=True, generator=generator, **options)
+
+    def make(persistent_workers):
+        return loader(num_workers=2, persistent_workers=persistent_workers)
+
+    node = Node(name, optimizer="sgd", criterion=task.loss, labels=make(True),
+                test_labels=make(False), threads=1)
+    trainer = Trainer(node=node, train_loader=make(True), val_loader=make(False), val_freq=10,
+                      epochs=3)
+    trainer.train()
+    trainer.evaluate()
+
+main(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_loaders_with_workers(tmp_path, stages):
+    names = Task("mlp", batches=10).plan(tmp_path, stages)
+    (tmp_path / "workers.py").write_text(WORKERS)
+    with Scripts(tmp_path) as scripts:
+        for name in names:
+            scripts.start(name, "workers.py", name)
+        assert set(scripts.exit_codes().values()) == {0}, scripts.logs()
+    assert len(read_numbers(tmp_path / "losses.txt")) == 30
+    assert len(read_numbers(tmp_path / "val_accuracies.txt")) == 4
 
 
 def test_labels_that_are_tensors(tmp_path):
@@ -556,6 +652,9 @@ def test_what_a_trainer_refuses(tmp_path):
         Trainer(node=node(), train_loader=task.loader(), epochs=2.5).prelim_checks()
     with pytest.raises(ValueError, match="has 2 batches and Node"):
         Trainer(node=node(), train_loader=[1, 2]).prelim_checks()
+    with pytest.raises(ValueError, match="train_loader to give its batches in each of 2 epochs"):
+        Trainer(node=node(), train_loader=iter(task.loader()), epochs=2).prelim_checks()
+    Trainer(node=node(), train_loader=iter(task.loader())).prelim_checks()
     with pytest.raises(ValueError, match="got two"):
         step = torch.optim.lr_scheduler.ConstantLR
         Trainer(node=node(lr_scheduler=step), lr_scheduler=step)
