@@ -79,6 +79,9 @@ void number(package::NodeConfig& node, std::size_t cluster) {
 std::size_t fetch_results(const Client& client, coordinator::JobId job, const fs::path& node_data,
                           const TransferOptions& options) {
   const auto results = coordinator::read_results(client.ask(coordinator::WantsResults{.job = job}));
+  if (results.pieces.empty()) {
+    throw_invalid("[control] expected the weights of job ", job, ", got a server that has none.");
+  }
   fs::create_directories(node_data / "fetched");
   std::set<std::size_t> clusters;
   for (const coordinator::ResultPiece& each : results.pieces) {

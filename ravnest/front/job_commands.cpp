@@ -115,7 +115,7 @@ void show_status(const JobFlags& flags) {
     cli::write_out(job_page(view, style));
     return;
   }
-  cli::write_out(view["providers"].empty()
+  cli::write_out(view.at("providers").empty()
                      ? "no providers yet: `ravnest join` on a machine lends it\n"
                      : providers_table(view, style));
   cli::write_out(view["jobs"].empty() ? "no jobs yet\n" : "\n" + jobs_table(view, style));
