@@ -147,9 +147,14 @@ void Member::caught_up(const Commit& commit, TimePoint now) {
   tell(now);
 }
 
+void Member::refuse_terms(std::size_t from) {
+  actions_.say(from, word());  // it is to know as well
+  actions_.refuse_terms(from);
+}
+
 void Member::hear(std::size_t from, const MemberWord& word, TimePoint now) {
   if (word.terms != options_.terms) {
-    return actions_.refuse_terms(from);
+    return refuse_terms(from);
   }
   links_[from].was_open = true;
   if (!leading_) {
@@ -177,8 +182,7 @@ void Member::hear(std::size_t from, const LeaderWord& word, TimePoint now) {
                   ", got it from ", from, ".");
   }
   if (word.terms != options_.terms) {
-    actions_.say(from, this->word());  // it is to know as well
-    return actions_.refuse_terms(from);
+    return refuse_terms(from);
   }
   links_[from].was_open = true;
   const bool is_other =

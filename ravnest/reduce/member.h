@@ -64,6 +64,7 @@ class Member {
   bool is_behind() const;
 
  private:
+  void refuse_terms(std::size_t from);
   MemberWord word() const;
   // Our word is another now.
   void tell(TimePoint now);

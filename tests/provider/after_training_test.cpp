@@ -198,7 +198,7 @@ TEST(RestartedLeaf, KeepsTheAccuraciesThatItHasWritten) {
   const auto batches = make_batches(8);
   const auto validate = [&](std::int64_t round) {
     ASSERT_TRUE(cluster.root().submit({.purpose = Purpose::kValidate, .samples = 8},
-                                      {batches[0].x, batches[0].t}, kLong));
+                                      {batches[0].x, as_classes(batches[0].t)}, kLong));
     cluster.root().end_validation();
     ASSERT_EQ(cluster.leaf().wait_for_validation(round - 1, kLong), round);
   };

@@ -164,11 +164,12 @@ TEST(Provider, PredictsAndValidatesWithTheTrainedWeights) {
                                     {batches[0].x, batches[0].t}, kLong));
   const auto predicted = cluster.root().take_prediction(kLong);
   ASSERT_TRUE(predicted);
-  const auto wanted = whole.run({batches[0].x, batches[0].t}, engine::Mode::kEval);
+  const at::Tensor classes = as_classes(batches[0].t);
+  const auto wanted = whole.run({batches[0].x, classes}, engine::Mode::kEval);
   EXPECT_TRUE((*predicted)[1].toTensor().equal(wanted[1].toTensor()));
 
   ASSERT_TRUE(cluster.root().submit({.purpose = Purpose::kValidate, .samples = 8},
-                                    {batches[0].x, batches[0].t}, kLong));
+                                    {batches[0].x, classes}, kLong));
   cluster.root().end_validation();
   ASSERT_EQ(cluster.root().wait_for_validation(0, kLong), 1);
   const PassResult sums = cluster.root().last_validation();
