@@ -230,7 +230,7 @@ class Doctor {
   std::optional<trust::Token> token_;
   std::optional<trust::Identity> identity_;
   std::unique_ptr<control::Client> client_;  // of a member that the server knows
-  std::optional<Finding> clock_;  // as far as certificates tell
+  std::optional<Finding> clock_;             // as far as certificates tell
   std::optional<transport::ServerGreeting> greeting_;
 };
 
