@@ -14,7 +14,11 @@ function(ravnest_add_test folder)
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   add_executable(${folder}_test ${sources})
   # Compiled for a few runs, in half the time.
-  target_compile_options(${folder}_test PRIVATE $<IF:$<BOOL:${RAVNEST_SANITIZE}>,-O0,-O1>)
+  if(RAVNEST_SANITIZE)
+    target_compile_options(${folder}_test PRIVATE -O0)
+  else()
+    target_compile_options(${folder}_test PRIVATE -O1)
+  endif()
   target_link_libraries(${folder}_test PRIVATE
     ${ARGN} ravnest_flags nlohmann_json::nlohmann_json GTest::gtest GTest::gtest_main)
   gtest_discover_tests(${folder}_test
