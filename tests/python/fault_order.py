@@ -26,10 +26,14 @@ class FaultOrder:
 
     def give(self, point: str, times: int = 1) -> None:
         """Stop where the point is reached for the n-th time from now on."""
-        self._write(_LEFT, 0)
-        self._write(_HIT, 0)
+        self.take_back()
         self._memory[:_NAME] = point.encode().ljust(_NAME, b"\0")
         self._write(_LEFT, times)
+
+    def take_back(self) -> None:
+        """Nothing is ordered, and nothing was hit."""
+        self._write(_LEFT, 0)
+        self._write(_HIT, 0)
 
     def hit(self) -> int:
         """The process that stopped there; 0 as long as none has."""
