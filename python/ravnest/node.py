@@ -65,8 +65,8 @@ class Node:
             machines on one network that is trusted.
         outer: What clusters go on from: the ``"mean"``, or DiLoCo's ``"nesterov"`` step, with
             `outer_lr` and `outer_momentum`.
-        streams: Parts of the stage that are averaged in turn, so that less is sent at once; 64 at
-                most.
+        streams: Parts of the stage that are averaged in turn, so that less is sent at once; 64
+            at most.
         patience: Seconds that a fast cluster waits for a slow one, but for the first averaging,
             which all are waited for, and the last.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
