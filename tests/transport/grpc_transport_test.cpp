@@ -8,6 +8,8 @@ namespace {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Grpc, TransportContract, GrpcWorld);
 INSTANTIATE_TYPED_TEST_SUITE_P(Grpc, FaultContract, GrpcWorld);
+INSTANTIATE_TYPED_TEST_SUITE_P(TrustedGrpc, TransportContract, TrustedGrpcWorld);
+INSTANTIATE_TYPED_TEST_SUITE_P(TrustedGrpc, FaultContract, TrustedGrpcWorld);
 
 }  // namespace
 }  // namespace ravnest::transport

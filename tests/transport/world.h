@@ -83,6 +83,13 @@ struct GrpcWorld {
   static std::string wrong_node() { return "this is node_2, and node_0 looks for node_1"; }
 };
 
+// The same by TCP also within one machine, as between machines that trust their network.
+struct TrustedGrpcWorld : GrpcWorld {
+  std::unique_ptr<Carrier> make_carrier(const std::string&, const std::string& address) const {
+    return make_grpc_carrier({.listen = address, .is_network_trusted = true}, handshake);
+  }
+};
+
 // Remembers what it is told, and lets a test wait for it.
 template <typename Entry>
 class Log {

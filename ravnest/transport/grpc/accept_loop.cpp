@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ravnest/base/error.h"
+#include "ravnest/transport/grpc/local_socket.h"
 
 namespace ravnest::transport {
 
@@ -58,17 +59,14 @@ int try_listen(const SocketAddress& where) {
               concat("[transport] cannot listen at ", address, ": ", std::strerror(error), "."));
 }
 
-std::uint16_t bound_port(int descriptor) {
+SocketAddress bound_address(int descriptor) {
   SocketAddress bound{.size = sizeof(sockaddr_storage)};
   ::getsockname(descriptor, bound.get(), &bound.size);
-  return bound.port();
+  return bound;
 }
 
 // Hosts of one IPv6 network count as one: it is as easy to have many addresses there as one.
-std::string counted_host(const SocketAddress& remote) {
-  const std::string host = remote.host();
-  return host.size() == 16 ? host.substr(0, 8) : host;
-}
+std::string counted(const std::string& host) { return host.size() == 16 ? host.substr(0, 8) : host; }
 
 // Not gone again while it waited.
 bool is_connected(int descriptor) {
@@ -96,7 +94,11 @@ AcceptLoop::AcceptLoop(const std::string& address, const AcceptLimits& limits) :
   if (listener_ < 0) {
     throw_cannot_listen(address, error);
   }
-  address_ = concat(address.substr(0, address.rfind(':')), ":", bound_port(listener_));
+  const SocketAddress bound = bound_address(listener_);
+  address_ = concat(address.substr(0, address.rfind(':')), ":", bound.port());
+  if (limits.has_local_socket) {
+    local_listener_ = listen_locally(bound);
+  }
   stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   spare_ = open_spare();
   if (stop_event_ < 0 || spare_ < 0) {
@@ -119,24 +121,29 @@ void AcceptLoop::stop() {
     static_cast<void>(::write(stop_event_, &one, sizeof(one)));
     thread_.join();
   }
-  if (listener_ >= 0) {
-    // A process that was forked off a moment ago has it too, until it executes its own program.
-    ::shutdown(listener_, SHUT_RDWR);
+  for (int* listener : {&listener_, &local_listener_}) {
+    if (*listener >= 0) {
+      // A process that was forked off a moment ago has it too, until it executes its own program.
+      ::shutdown(*listener, SHUT_RDWR);
+      close_if_open(*listener);
+    }
   }
-  close_if_open(listener_);
   close_if_open(stop_event_);
   close_if_open(spare_);
 }
 
 void AcceptLoop::run() {
-  std::array<pollfd, 2> wanted{pollfd{.fd = stop_event_, .events = POLLIN},
-                               pollfd{.fd = listener_, .events = POLLIN}};
+  std::array<pollfd, 3> wanted{pollfd{.fd = stop_event_, .events = POLLIN},
+                               pollfd{.fd = listener_, .events = POLLIN},
+                               pollfd{.fd = local_listener_, .events = POLLIN}};
   while (true) {
     ::poll(wanted.data(), wanted.size(), -1);
     if (wanted[0].revents != 0) {
       return;
     }
-    while (accept_one()) {
+    while (accept_one(listener_)) {
+    }
+    while (local_listener_ >= 0 && accept_one(local_listener_)) {
     }
     if (spare_ < 0) {
       spare_ = open_spare();
@@ -145,44 +152,46 @@ void AcceptLoop::run() {
   }
 }
 
-bool AcceptLoop::accept_one() {
+bool AcceptLoop::accept_one(int listener) {
   SocketAddress remote{.size = sizeof(sockaddr_storage)};
-  int descriptor = ::accept4(listener_, remote.get(), &remote.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  int descriptor = ::accept4(listener, remote.get(), &remote.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) {
     if (errno == EMFILE || errno == ENFILE) {
-      return shed_one();
+      return shed_one(listener);
     }
     // What is left are connections that went away while they waited.
     return errno == ECONNABORTED || errno == EINTR;
   }
-  if (!is_connected(descriptor) || !may_stay(remote)) {
+  const std::string host = listener == local_listener_ ? std::string() : remote.host();
+  if (!is_connected(descriptor) || !may_stay(descriptor, host)) {
     ::close(descriptor);
     return true;
   }
   struct stat status{};
   ::fstat(descriptor, &status);
-  held_.push_back({.descriptor = descriptor, .inode = status.st_ino, .host = counted_host(remote)});
+  held_.push_back({.descriptor = descriptor, .inode = status.st_ino, .host = counted(host)});
   set_no_delay(descriptor);
   take_(descriptor);
   return true;
 }
 
-bool AcceptLoop::shed_one() {
+bool AcceptLoop::shed_one(int listener) {
   close_if_open(spare_);
-  int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   const bool is_shed = descriptor >= 0;
   close_if_open(descriptor);
   spare_ = open_spare();
   return is_shed && spare_ >= 0;
 }
 
-bool AcceptLoop::may_stay(const SocketAddress& remote) {
-  if (limits_.this_machine_only && !is_this_machine(remote.host())) {
+// Who came by the local socket has no host.
+bool AcceptLoop::may_stay(int descriptor, const std::string& host) {
+  if (host.empty() ? !is_of_user(descriptor, ::geteuid())
+                   : limits_.this_machine_only && !is_this_machine(host)) {
     return false;
   }
   forget_closed();
-  const std::string host = counted_host(remote);
-  const auto of_host = std::ranges::count(held_, host, &Held::host);
+  const auto of_host = std::ranges::count(held_, counted(host), &Held::host);
   return held_.size() < limits_.connections &&
          static_cast<std::size_t>(of_host) < limits_.connections_per_host;
 }

@@ -16,6 +16,7 @@ struct AcceptLimits {
   std::size_t connections = 256;
   std::size_t connections_per_host = 64;  // for IPv6 per /64 network
   bool this_machine_only = false;
+  bool has_local_socket = false;  // see local_socket.h; of this process's user
 };
 
 // Listens, accepts and hands connections on, on a thread of its own. It stands in front of gRPC,
@@ -47,14 +48,15 @@ class AcceptLoop {
 
   void run();
   // False when no more wait.
-  bool accept_one();
-  bool shed_one();
-  bool may_stay(const SocketAddress& remote);
+  bool accept_one(int listener);
+  bool shed_one(int listener);
+  bool may_stay(int descriptor, const std::string& host);
   void forget_closed();
 
   const AcceptLimits limits_;
   std::string address_;
   int listener_ = -1;
+  int local_listener_ = -1;
   int stop_event_ = -1;
   std::function<void(int)> take_;
 

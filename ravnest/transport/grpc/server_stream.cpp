@@ -9,8 +9,10 @@ namespace ravnest::transport {
 
 namespace {
 
-// "ipv4:127.0.0.1:41234" → "127.0.0.1:41234"
-std::string without_scheme(const std::string& peer) { return peer.substr(peer.find(':') + 1); }
+// "ipv4:127.0.0.1:41234" → "127.0.0.1:41234"; who came by a local socket has no address.
+std::string remote_of(const std::string& peer) {
+  return peer.starts_with("unix:") ? "this machine" : peer.substr(peer.find(':') + 1);
+}
 
 std::string member_of(const ::grpc::GenericCallbackServerContext& context) {
   const auto authority = context.auth_context();
@@ -23,7 +25,7 @@ std::string member_of(const ::grpc::GenericCallbackServerContext& context) {
 ServerStream::ServerStream(::grpc::GenericCallbackServerContext* context,
                            std::shared_ptr<StreamSet> set)
     : set_(std::move(set)),
-      remote_(without_scheme(context->peer())),
+      remote_(remote_of(context->peer())),
       member_(member_of(*context)),
       context_(context) {}
 
