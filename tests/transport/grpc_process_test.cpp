@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "ravnest/transport/grpc/accept_loop.h"
+#include "ravnest/transport/grpc/local_socket.h"
 #include "tests/transport/child.h"
 #include "tests/transport/sanitizers.h"
 #include "tests/transport/tcp_client.h"
@@ -46,6 +47,29 @@ TEST(AcceptLoop, LeavesItsPortAlthoughAForkedProcessHasItsDescriptors) {
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// As a data loader's worker, which stays for seconds where its parent is killed.
+TEST(AcceptLoop, IsLeftBehindByAProcessThatIsForkedOff) {
+  const AcceptLoop loop("127.0.0.1:0", {.has_local_socket = true});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int count = 0;
+    for (int descriptor = 0; descriptor < 256; ++descriptor) {
+      int listens = 0;
+      socklen_t size = sizeof(listens);
+      ::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size);
+      count += listens;
+    }
+    ::_exit(count);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const int connected = connect_locally(loop.address());
+  EXPECT_GE(connected, 0);
+  ::close(connected);
 }
 
 TEST_F(GrpcProcess, AKilledReceiverIsNamedAndItsSuccessorGetsWhatWasNotTaken) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "ravnest/base/error.h"
@@ -29,6 +32,44 @@ void close_if_open(int& descriptor) {
     ::close(std::exchange(descriptor, -1));
   }
 }
+
+// The sockets of this process that listen. A process that is forked off and stays, as a data
+// loader's worker does, lets go of them: it may outlive us, and our ports would be taken.
+class Listeners {
+ public:
+  static Listeners& all() {
+    static Listeners& all = *new Listeners();  // forks may come at any time
+    static std::once_flag once;
+    std::call_once(once, [] {
+      ::pthread_atfork([] { all.mutex_.lock(); }, [] { all.mutex_.unlock(); }, [] { all.leave(); });
+    });
+    return all;
+  }
+
+  void add(int descriptor) {
+    const std::lock_guard lock(mutex_);
+    if (descriptor >= 0) {
+      open_.insert(descriptor);
+    }
+  }
+  void close(int& descriptor) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(descriptor);
+    close_if_open(descriptor);
+  }
+
+ private:
+  // In the process that was forked off.
+  void leave() {
+    for (const int descriptor : open_) {
+      ::close(descriptor);
+    }
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;  // guards what follows; held over a fork
+  std::set<int> open_;
+};
 
 int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -66,7 +107,9 @@ SocketAddress bound_address(int descriptor) {
 }
 
 // Hosts of one IPv6 network count as one: it is as easy to have many addresses there as one.
-std::string counted(const std::string& host) { return host.size() == 16 ? host.substr(0, 8) : host; }
+std::string counted(const std::string& host) {
+  return host.size() == 16 ? host.substr(0, 8) : host;
+}
 
 // Not gone again while it waited.
 bool is_connected(int descriptor) {
@@ -96,8 +139,10 @@ AcceptLoop::AcceptLoop(const std::string& address, const AcceptLimits& limits) :
   }
   const SocketAddress bound = bound_address(listener_);
   address_ = concat(address.substr(0, address.rfind(':')), ":", bound.port());
+  Listeners::all().add(listener_);
   if (limits.has_local_socket) {
     local_listener_ = listen_locally(bound);
+    Listeners::all().add(local_listener_);
   }
   stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   spare_ = open_spare();
@@ -125,7 +170,7 @@ void AcceptLoop::stop() {
     if (*listener >= 0) {
       // A process that was forked off a moment ago has it too, until it executes its own program.
       ::shutdown(*listener, SHUT_RDWR);
-      close_if_open(*listener);
+      Listeners::all().close(*listener);
     }
   }
   close_if_open(stop_event_);

@@ -167,8 +167,8 @@ std::shared_ptr<Stream> GrpcCarrier::connect(const Peer& peer, std::shared_ptr<S
     // The name that the certificate of who answers must bear, whatever the address is.
     arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, trust::tls_name_of(peer.member));
   }
-  auto stream = streams_->make<ClientStream>(open_channel(peer, arguments), peer, std::move(owner),
-                                             streams_);
+  auto stream =
+      streams_->make<ClientStream>(open_channel(peer, arguments), peer, std::move(owner), streams_);
   RAVNEST_CHECK(stream != nullptr);  // nobody connects after stop
   stream->start();
   return stream;

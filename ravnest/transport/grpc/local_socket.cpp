@@ -14,7 +14,7 @@ namespace ravnest::transport {
 
 namespace {
 
-constexpr int kBacklog = 512;
+constexpr int kLocalBacklog = 512;
 
 SocketAddress address_of(const std::string& host, std::uint16_t port) {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -28,8 +28,8 @@ SocketAddress address_of(const std::string& host, std::uint16_t port) {
   sockaddr_un local{.sun_family = AF_UNIX, .sun_path = {}};
   RAVNEST_CHECK(name.size() <= sizeof(local.sun_path));
   std::memcpy(local.sun_path, name.data(), name.size());
-  SocketAddress address{
-      .size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())};
+  SocketAddress address{.size =
+                            static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())};
   std::memcpy(&address.storage, &local, sizeof(local));
   return address;
 }
@@ -77,7 +77,7 @@ int listen_locally(const SocketAddress& where) {
   const SocketAddress address = address_of(where.host(), where.port());
   return open_socket([&](int descriptor) {
     return ::bind(descriptor, address.get(), address.size) == 0 &&
-           ::listen(descriptor, kBacklog) == 0;
+           ::listen(descriptor, kLocalBacklog) == 0;
   });
 }
 
