@@ -2,6 +2,7 @@
 
     python benchmarks/convergence.py [--task digits|sorter] [--seeds 1 2 3] [--out FOLDER]
     python benchmarks/convergence.py --only Nesterov   # again; what else is in FOLDER stays
+    python benchmarks/convergence.py --task digits --batch 4   # noisier gradients
     python benchmarks/convergence.py --draw            # trains nothing
 
 Every cluster is one provider on one thread, so that clusters of one run are equally fast and no
@@ -302,12 +303,15 @@ def main() -> int:
     parser.add_argument("--task", choices=list(TASKS), action="append")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--batch", type=int, help="in place of the task's own")
     parser.add_argument("--only", default="", help="settings with this in their name")
     parser.add_argument("--draw", action="store_true", help="train nothing")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.task or TASKS:
         task = TASKS[name]()
+        if options.batch:
+            task.batch, name = options.batch, f"{name}_{options.batch}"
         file = options.out / f"convergence_{name}.json"
         found: Found = json.loads(file.read_text()) if file.exists() else {}
         print(f"{name}: {task.optimizer}, rates {task.rates}, batch {task.batch}")
