@@ -284,9 +284,19 @@ Provider::Status Provider::Impl::status() const {
   return status;
 }
 
+void Provider::Impl::stop(int exit_code, const std::string& reason) {
+  loop_->stop(exit_code, reason);
+  loop_->tell_stop();
+}
+
+// A loop that is still at a long pass must not keep its word from the others: they would take us
+// for lost.
 void Provider::Impl::close(Milliseconds timeout) {
   loop_->fail(nullptr);
-  if (loop_->wait_until_over(timeout) && transport_) {
+  if (!loop_->wait_until_over(timeout)) {
+    loop_->tell_stop();
+  }
+  if (transport_) {
     transport_->close(timeout);
   }
   transport_.reset();

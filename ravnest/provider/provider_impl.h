@@ -20,7 +20,7 @@ class Provider::Impl : public LoopListener {
 
   void start();
   bool submit(PassHeader header, const std::vector<c10::IValue>& inputs, Milliseconds timeout);
-  void stop(int exit_code, const std::string& reason) { loop_->stop(exit_code, reason); }
+  void stop(int exit_code, const std::string& reason);
   void close(Milliseconds timeout);
   void keep();
   void keep_at_rest();

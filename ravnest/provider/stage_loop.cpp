@@ -203,15 +203,11 @@ void StageLoop::run() {
   } catch (...) {
     fail(std::current_exception());
   }
+  tell_stop();
   std::exception_ptr error;
-  std::optional<Control> word;
   {
     const std::lock_guard lock(mutex_);
     error = stopped_->error;
-    word = stopped_->word;
-  }
-  if (word) {
-    relay_stop(*word);
   }
   listener_.on_over(error);
   activities_.begin(Activities::Kind::kWaiting);
@@ -487,6 +483,19 @@ void StageLoop::publish() {
     status_.versions = stage_->weights().live();
   }
   published_.notify_all();
+}
+
+void StageLoop::tell_stop() {
+  std::call_once(told_, [this] {
+    std::optional<Control> word;
+    {
+      const std::lock_guard lock(mutex_);
+      word = stopped_->word;
+    }
+    if (word) {
+      relay_stop(*word);
+    }
+  });
 }
 
 void StageLoop::relay_stop(const Control& control) {

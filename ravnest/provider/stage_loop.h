@@ -177,6 +177,9 @@ class StageLoop {
   bool wait(const std::function<bool(const Status&)>& is_wanted, transport::Milliseconds timeout);
   // Tells the others and ends. Any thread.
   void stop(int exit_code, const std::string& reason);
+  // Of a loop that was told to end: tells the others now, where it would after a pass that may be a
+  // long one. May wait for room in their windows, a second each. Any thread but the transport's.
+  void tell_stop();
   // Ends with this error, telling the others (but see LoopOptions); without one all is well. Any
   // thread.
   void fail(const std::exception_ptr& error);
@@ -325,6 +328,7 @@ class StageLoop {
   std::deque<Work> submitted_;
   std::deque<Call> calls_;
   std::optional<Stopped> stopped_;
+  std::once_flag told_;
   bool is_over_ = false;
   std::int64_t begun_ = 0;  // the generation that we take part in
   // Of messages of a later one, which came after we were told to stop: never given back, so that

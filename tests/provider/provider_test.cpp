@@ -208,6 +208,41 @@ TEST(Provider, StopsEverywhereWhenOneIsStopped) {
   }
 }
 
+// The leaf's criterion lasts until it is told to return; nobody waits for it to hear of an end.
+class StoppedInALongPass : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(StoppedInALongPass, AllHearOfIt) {
+  TestCluster cluster({2, 4});
+  std::latch is_computing{1};
+  std::latch may_return{1};
+  ProviderCallbacks callbacks;
+  callbacks.criterion = [&](const PassHeader&, const std::vector<c10::IValue>& outputs) {
+    is_computing.count_down();
+    may_return.wait();
+    return LossAndGradients{.loss = 1.0, .gradients = std::vector<at::Tensor>(outputs.size())};
+  };
+  cluster.start(2, std::move(callbacks));
+  cluster.start(1);
+  cluster.start(0);
+  cluster.train(make_batches(1));
+  is_computing.wait();
+  cluster.at(GetParam()).stop(130, "somebody was interrupted");
+  const auto ends = [&cluster](std::size_t stage) {
+    try {
+      cluster.at(stage).wait_for_training(0, kLong);
+    } catch (const StoppedRun& stopped) {
+      return stopped.exit_code();
+    }
+    return 0;
+  };
+  EXPECT_EQ(ends(0), 130);
+  EXPECT_EQ(ends(1), 130);
+  may_return.count_down();
+  EXPECT_EQ(ends(2), 130);
+}
+
+INSTANTIATE_TEST_SUITE_P(ByAny, StoppedInALongPass, testing::Values(0, 1, 2));
+
 TEST(Provider, RefusesAPortThatIsTaken) {
   TestCluster cluster({2, 4});
   cluster.start(1);
