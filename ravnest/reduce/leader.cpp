@@ -10,6 +10,13 @@ namespace ravnest::reduce {
 
 using transport::after;
 
+namespace {
+
+// Last rounds that fail because of one member, until it is left out.
+constexpr int kMostLastTries = 8;
+
+}  // namespace
+
 bool is_behind(const History& history, const Commit& latest, bool needs_base) {
   if (latest == Commit{}) {
     return false;
@@ -210,8 +217,10 @@ void Leader::gather_final(TimePoint now) {
   std::vector<std::size_t> ready;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    // Who is but slow is waited for: without it clusters would end apart.
-    if (!is_live(peer) || peer.is_spoiling || peer.word.is_finished || peer.word.is_refused) {
+    // Who is but slow is waited for: without it clusters would end apart. Not who can be heard, but
+    // never gives or takes a value: it would end none.
+    if (!is_live(peer) || peer.is_spoiling || peer.strikes > kMostLastTries ||
+        peer.word.is_finished || peer.word.is_refused) {
       continue;
     }
     if (is_ready(peer)) {

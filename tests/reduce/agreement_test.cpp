@@ -296,6 +296,22 @@ TEST(Agreement, TheLastRoundWaitsForWhoIsSlow) {
   }
 }
 
+// As where the ports that values travel by are closed: its words are heard, and no more.
+TEST(Agreement, TheLastRoundGoesOnWithoutWhoseValuesNeverArrive) {
+  for (const std::size_t mute : {0U, 1U, 2U}) {
+    Simulation world(ring_of(3));
+    world.choke(mute);
+    world.start_all();
+    world.offer_all(true);
+    ASSERT_TRUE(world.run_until([&] { return have_all(world, 1); }, std::chrono::minutes(10)));
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(world.outcomes(rank).back().is_final);
+      EXPECT_EQ(world.outcomes(rank).back().members.size(), rank == mute ? 1U : 2U);
+    }
+    expect_agreement(world, "the last round");
+  }
+}
+
 TEST(Agreement, SurvivesPairsOfFaults) {
   constexpr unsigned kSeed = 11;
   constexpr int kPairs = 6000;

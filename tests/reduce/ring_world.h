@@ -284,7 +284,8 @@ inline float largest_difference(const std::vector<float>& a, const std::vector<f
   EXPECT_EQ(a.size(), b.size());
   float largest = 0.0F;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    largest = std::max(largest, std::abs(a[i] - b[i]));
+    const float difference = std::abs(a[i] - b[i]);
+    largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
   }
   return largest;
 }
