@@ -6,6 +6,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <iterator>
@@ -65,7 +66,7 @@ at::Tensor without_negative(const at::Tensor& tensor) {
 
 }  // namespace
 
-AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule)
+AveragedValues::AveragedValues(Names names, engine::Stage& stage, const RuleState& of_rule)
     : names_(std::move(names)) {
   const engine::WeightMap& weights = stage.weights().current()->weights;
   const auto weight = [&](const std::string& name) {
@@ -79,10 +80,17 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const UpdateRu
     parameter_values_ += size_of(rows_of(weight(rows.name), rows));
   }
   values_ = parameter_values_;
-  for (const at::Tensor& of_rule : rule_tensors(weights, rule)) {
-    rule_values_ += size_of(of_rule);
-    ++maxima_;
+  for (const Rows& rows : names_.parameters) {
+    const at::Tensor parameter = weight(rows.name);
+    for (const auto& [key, tensor] : of_rule.tensors) {
+      if (belongs_to(key, rows.name) && tensor.sizes() == parameter.sizes() &&
+          tensor.is_floating_point() && tensor.dim() > 0) {
+        of_rule_.push_back({rows, key});
+        rule_values_ += size_of(rows_of(tensor, rows));
+      }
+    }
   }
+  maxima_ = of_rule_.size();
   values_ += rule_values_;
   for (const std::string& name : names_.buffers) {
     const at::Tensor buffer = weight(name);
@@ -98,13 +106,12 @@ std::vector<at::Tensor> AveragedValues::rule_tensors(const engine::WeightMap& we
     return tensors;
   }
   const RuleState state = rule->state();
-  for (const Rows& rows : names_.parameters) {
-    for (const auto& [key, tensor] : state.tensors) {
-      if (belongs_to(key, rows.name) && tensor.sizes() == weights.at(rows.name).sizes() &&
-          tensor.is_floating_point() && tensor.dim() > 0) {
-        tensors.push_back(rows_of(tensor, rows));
-      }
-    }
+  for (const auto& [rows, key] : of_rule_) {
+    const auto found = state.tensors.find(key);
+    const at::Tensor whole = found == state.tensors.end()
+                                 ? at::zeros_like(weights.at(rows.name), at::kFloat)
+                                 : found->second;
+    tensors.push_back(rows_of(whole, rows));
   }
   return tensors;
 }

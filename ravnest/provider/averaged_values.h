@@ -30,9 +30,10 @@ class AveragedValues {
     std::vector<Rows> parameters;
     std::vector<std::string> buffers;
   };
-  // With a `rule` as it is after an update or more. Throws std::invalid_argument for a name that
-  // the stage does not have.
-  AveragedValues(Names names, engine::Stage& stage, const UpdateRule* rule);
+  // `of_rule`: a state as the optimizer's is after an update; empty where that stays out. What it
+  // does not have of it yet, because updates were skipped, counts as zeros. Throws
+  // std::invalid_argument for a name that the stage does not have.
+  AveragedValues(Names names, engine::Stage& stage, const RuleState& of_rule);
 
   std::size_t values() const { return values_; }
   std::size_t parameters() const { return parameter_values_; }  // of the values, the first
@@ -53,10 +54,15 @@ class AveragedValues {
   using Change = std::function<at::Tensor(const at::Tensor& value, std::size_t place)>;
   void write(const Change& change, const reduce::Contribution& values, engine::Stage& stage,
              const UpdateRule* rule) const;
+  struct OfRule {
+    Rows rows;
+    std::string key;  // of the tensor
+  };
   std::vector<at::Tensor> rule_tensors(const engine::WeightMap& weights,
                                        const UpdateRule* rule) const;
 
   Names names_;
+  std::vector<OfRule> of_rule_;
   std::size_t values_ = 0;
   std::size_t parameter_values_ = 0;  // of them
   std::size_t rule_values_ = 0;

@@ -131,6 +131,7 @@ void Provider::Impl::make_averaging() {
   hooks.initial = [this] {
     return engine::BoundProgram(package::read_stage(options_.node_data, node_).program).weights();
   };
+  hooks.rule_after_nothing = [this] { return rule_after_nothing(*stage_); };
   hooks.on_changed = [this] { loop_->on_weights_changed(); };
   hooks.on_news = [this](const AveragingNews& news) {
     {

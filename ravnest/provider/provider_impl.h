@@ -68,7 +68,7 @@ class Provider::Impl : public LoopListener {
   void save_on_loop(engine::Stage& stage, bool is_interrupted = false);
   void report(transport::Message message);
   std::unique_ptr<engine::Stage> make_stage(const Checkpoint* checkpoint);
-  void give_rule_a_state(engine::Stage& stage);
+  RuleState rule_after_nothing(engine::Stage& stage) const;
 
   ProviderOptions options_;
   ProviderCallbacks callbacks_;

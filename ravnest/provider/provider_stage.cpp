@@ -68,7 +68,10 @@ ReadyStage Provider::Impl::prepare(const std::string& run) {
     ready.epoch = found_->epoch;
   } else if (is_joining) {
     ready.passes = ReadyStage::kUnknown;
-    give_rule_a_state(*ready.stage);
+    if (options_.averaging.with_rule) {  // what others average of theirs has a place then
+      rule_->load_state(rule_after_nothing(*ready.stage),
+                        ready.stage->weights().current()->weights);
+    }
   }
   has_recorded_ = false;
   found_.reset();
@@ -103,11 +106,7 @@ void Provider::Impl::on_joined(std::int64_t passes) {
   status_.rate = rule_->rate();
 }
 
-// As after an update that changed nothing: what others average of theirs has a place then.
-void Provider::Impl::give_rule_a_state(engine::Stage& stage) {
-  if (!options_.averaging.with_rule) {
-    return;
-  }
+RuleState Provider::Impl::rule_after_nothing(engine::Stage& stage) const {
   const at::NoGradGuard no_grad;
   const auto scratch = options_.make_rule();
   engine::GradientStep step;
@@ -120,7 +119,7 @@ void Provider::Impl::give_rule_a_state(engine::Stage& stage) {
   const engine::BoundProgram copy(stage.program().program(), stage.snapshot());
   engine::WeightVersions weights(copy);
   scratch->apply(step, weights);
-  rule_->load_state(scratch->state(), copy.weights());
+  return scratch->state();
 }
 
 std::unique_ptr<engine::Stage> Provider::Impl::make_stage(const Checkpoint* checkpoint) {

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ravnest/engine/bound_program.h"
 #include "ravnest/graph/text/text.h"
 
@@ -38,6 +40,7 @@ class MadeUpRule : public UpdateRule {
   double rate() const override { return 0.0; }
   RuleState state() const override { return state_; }
   void load_state(const RuleState&, const engine::WeightMap&) override {}
+  void forget() { state_ = {}; }
 
  private:
   RuleState state_{.tensors = {{"exp_avg/summary.weight", -at::ones({4, 4})},
@@ -88,19 +91,18 @@ TEST_F(AveragedValuesTest, OfAllPartsAreThoseOfTheWhole) {
   for (const std::size_t parts : {2U, 3U, 4U, 7U, 100U}) {
     std::vector<float> together;
     for (const auto& part : cut(parts)) {
-      const AveragedValues values({.parameters = part.parameters, .buffers = {}}, stage_, nullptr);
+      const AveragedValues values({.parameters = part.parameters, .buffers = {}}, stage_, {});
       const auto taken = values.take(stage_, nullptr);
       together.insert(together.end(), taken.values.begin(), taken.values.end());
     }
-    const AveragedValues whole({.parameters = cut(1)[0].parameters, .buffers = {}}, stage_,
-                               nullptr);
+    const AveragedValues whole({.parameters = cut(1)[0].parameters, .buffers = {}}, stage_, {});
     EXPECT_EQ(together, whole.take(stage_, nullptr).values) << parts;
   }
 }
 
 TEST_F(AveragedValuesTest, LeaveTheOtherRowsAlone) {
   const auto held = stage_.weights().current();  // as by a pass in flight: other memory is written
-  const AveragedValues values(cut(4)[1], stage_, nullptr);
+  const AveragedValues values(cut(4)[1], stage_, {});
   auto taken = values.take(stage_, nullptr);
   auto moved = taken;
   for (float& value : moved.values) {
@@ -115,7 +117,7 @@ TEST_F(AveragedValuesTest, LeaveTheOtherRowsAlone) {
 }
 
 TEST_F(AveragedValuesTest, AreRoundedBelowZeroOnlyWhereAMemberHasSuch) {
-  const AveragedValues values(cut(1)[0], stage_, &rule_);
+  const AveragedValues values(cut(1)[0], stage_, rule_.state());
   auto mean = values.take(stage_, &rule_);
   std::ranges::fill(mean.values, -0.25F);  // as a codec may have left it
   values.set(mean, stage_, &rule_);
@@ -130,8 +132,23 @@ TEST_F(AveragedValuesTest, AreRoundedBelowZeroOnlyWhereAMemberHasSuch) {
   EXPECT_TRUE(is_all(rule_.state().tensors.at("step/summary.weight"), 3.0));
 }
 
+// As after updates that were all skipped.
+TEST_F(AveragedValuesTest, CountAStateThatIsNotThereYetAsZeros) {
+  const RuleState whole = rule_.state();
+  const AveragedValues values({.parameters = cut(1)[0].parameters, .buffers = {}}, stage_, whole);
+  MadeUpRule fresh;
+  fresh.forget();
+  const auto taken = values.take(stage_, &fresh);
+  ASSERT_EQ(taken.values.size(), values.values());
+  ASSERT_EQ(taken.maxima.size(), values.maxima());
+  EXPECT_TRUE(std::all_of(taken.values.end() - 32, taken.values.end(),
+                          [](float value) { return value == 0.0F; }));
+  values.set(values.take(stage_, &rule_), stage_, &fresh);
+  EXPECT_TRUE(fresh.state().tensors.empty());
+}
+
 TEST_F(AveragedValuesTest, TakeTheLargestOfIntegers) {
-  const AveragedValues values(cut(1)[0], stage_, nullptr);
+  const AveragedValues values(cut(1)[0], stage_, {});
   auto mean = values.take(stage_, nullptr);
   mean.maxima[mean.maxima.size() - 1] = 9;
   mean.maxima[mean.maxima.size() - 2] = 5;  // ours has grown meanwhile

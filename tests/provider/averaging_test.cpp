@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ravnest/provider/checkpoint.h"
 #include "ravnest/provider/requester.h"
 #include "tests/provider/cluster.h"
 
@@ -103,6 +104,13 @@ class TwoClusters {
   }
   std::function<void(std::size_t cluster, ProviderOptions&, ProviderCallbacks&)> adjust;
   Provider& root(std::size_t cluster) { return *clusters_[cluster][0]; }
+  std::vector<package::NodeConfig> nodes(std::size_t cluster) const {
+    std::vector<package::NodeConfig> nodes;
+    for (const auto& provider : clusters_[cluster]) {
+      nodes.push_back(provider->node());
+    }
+    return nodes;
+  }
   const std::filesystem::path& folder() const { return folder_.path(); }
   void kill(std::size_t cluster) {
     for (auto& provider : clusters_[cluster]) {
@@ -580,29 +588,24 @@ TEST(Averaging, StreamsOfAnEpochAreSpreadOverTheNext) {
   EXPECT_EQ(done, std::vector<std::string>(2, "LLLLLALALLALAL"));
 }
 
-// The states of all rules after a training, by parameter and slot.
-std::vector<std::map<std::string, at::Tensor>> states_after_training(bool with_rule) {
+// What the optimizers of both clusters keep after a training, by parameter and slot.
+std::vector<std::map<std::string, at::Tensor>> states_after_training(
+    bool with_rule, const std::pair<std::vector<Batch>, std::vector<Batch>>& batches) {
   ProviderOptions options = every(1000);
   options.averaging.with_rule = with_rule;
-  TwoClusters clusters(options);
-  std::vector<std::vector<UpdateRule*>> rules(2);
-  clusters.adjust = [&](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
-    each.make_rule = [&rules, cluster] {
-      auto rule = make_native_rule({.optimizer = "adam", .optimizer_options = {{"lr", 0.05}}});
-      rules[cluster].push_back(rule.get());
-      return rule;
-    };
+  options.checkpoint_every = 1000;  // and at the end
+  options.make_rule = [] {
+    return make_native_rule({.optimizer = "adam", .optimizer_options = {{"lr", 0.05}}});
   };
+  TwoClusters clusters(options);
   clusters.start();
-  const auto [first, second] = two_halves(5);
-  clusters.train(first, second);
+  clusters.train(batches.first, batches.second);
   clusters.end_training();
   std::vector<std::map<std::string, at::Tensor>> states(2);
   for (const std::size_t cluster : {0U, 1U}) {
-    for (const UpdateRule* rule : rules[cluster]) {
-      for (const auto& [name, tensor] : rule->state().tensors) {
-        states[cluster].emplace(name, tensor.clone());
-      }
+    for (const package::NodeConfig& node : clusters.nodes(cluster)) {
+      const auto kept = read_checkpoint(checkpoint_path(clusters.folder(), node));
+      states[cluster].insert(kept->rule.tensors.begin(), kept->rule.tensors.end());
     }
   }
   clusters.close();
@@ -610,8 +613,9 @@ std::vector<std::map<std::string, at::Tensor>> states_after_training(bool with_r
 }
 
 TEST(Averaging, AveragesTheMomentsOfAdam) {
-  const auto apart = states_after_training(false);
-  const auto together = states_after_training(true);
+  const auto batches = two_halves(5);
+  const auto apart = states_after_training(false, batches);
+  const auto together = states_after_training(true, batches);
   std::size_t moments = 0;
   for (const auto& [name, tensor] : apart[0]) {
     if (!name.starts_with("exp_avg")) {
@@ -624,6 +628,25 @@ TEST(Averaging, AveragesTheMomentsOfAdam) {
     EXPECT_TRUE(at::equal(together[0].at(name), together[1].at(name))) << name;
   }
   EXPECT_EQ(moments, 6U);  // two of each parameter
+}
+
+// Updates that are not finite are skipped: an optimizer may have kept nothing by the first round.
+TEST(Averaging, MomentsThatAreNotThereYetAreZeros) {
+  auto batches = two_halves(3);
+  for (Batch& batch : batches.second) {
+    batch.t = at::full_like(batch.t, NAN);
+  }
+  const auto apart = states_after_training(false, batches);
+  const auto together = states_after_training(true, batches);
+  std::size_t moments = 0;
+  for (const auto& [name, tensor] : apart[0]) {
+    ASSERT_FALSE(apart[1].contains(name)) << name;
+    if (name.starts_with("exp_avg")) {
+      ++moments;
+      EXPECT_TRUE(at::allclose(together[0].at(name), tensor / 2.0, 1e-5, 1e-9)) << name;
+    }
+  }
+  EXPECT_EQ(moments, 6U);
 }
 
 TEST(Averaging, ASecondTrainingAveragesAgain) {
@@ -689,6 +712,7 @@ TEST(Averaging, RefusesWordsThatAreNone) {
   EXPECT_THROW(to_options({.streams = 0}), std::invalid_argument);
   EXPECT_THROW(to_options({.streams = 65}), std::invalid_argument);
   EXPECT_THROW(to_options({.patience = -1.0}), std::invalid_argument);
+  EXPECT_THROW(to_options({.patience = 0.0}), std::invalid_argument);  // it would never be enough
   EXPECT_FALSE(to_options({}).every);
   EXPECT_EQ(to_options({.every = 8}).every, 8);
 }
