@@ -143,10 +143,10 @@ def main() -> int:
     together = median(run.history["seconds"][1:] or run.history["seconds"])  # the first starts up
     seconds = train_here(alone, train, flags.epochs)
     print("                   accuracy    an epoch")
-    print(f"three providers    {accuracy:>6.2f} %    {together:.3f} s with validation")
+    print(f"three providers    {accuracy:>6.2f} %    {together:.3f} s")
     print(
         f"one process        {accuracy_of(alone, test_images, test_labels):>6.2f} %    "
-        f"{seconds:.3f} s without, on one thread"
+        f"{seconds:.3f} s on one thread"
     )
     is_same = abs(accuracy - told[-1]) < 1e-9
     print(
