@@ -116,8 +116,18 @@ void work_until_over(Provider& running, Screen& screen) {
   running.wait_for_training(0, Milliseconds(0));
 }
 
+// It would wait for ever for batches that nobody can send.
+void check_fed(const provider::ProviderOptions& options) {
+  if (package::read_node(options.node_data, options.name).stage == 0 && !options.requester) {
+    throw_invalid("expected --requester NAME@HOST:PORT, who gives ", options.name,
+                  " its batches, since it is the root: got none. A root that reads its data itself "
+                  "is a script with ravnest.Node, or a program in C++.");
+  }
+}
+
 void run_alone(const ProviderFlags& flags) {
   const provider::ProviderOptions options = to_options(flags);
+  check_fed(options);
   Screen screen(flags);
   Provider running(options, screen.callbacks());
   running.start();
