@@ -109,7 +109,7 @@ class Job:
         self._board = board
         self._deal = Deal()
         self.number = place.number  # None: it is still to be submitted
-        self._said: list[str] = []
+        self._seen: dict[str, Any] = {"clusters": []}
         self._over = threading.Event()
         self._job = _C.RemoteJob(
             place.server,
@@ -202,8 +202,12 @@ class Job:
         return [requester for _, requester in sorted(self._job.feeds().items())]
 
     def lines(self) -> list[str]:
-        """What the providers do."""
-        return self._said
+        """What each provider does."""
+        return list(stage_lines(self._seen))
+
+    def line(self) -> str:
+        """What all of them do, in short; empty before they have told."""
+        return short_line(self._seen)
 
     def finish(self) -> None:
         """All batches were dealt out."""
@@ -303,7 +307,7 @@ class Job:
     def _look(self) -> None:
         while not self._over.wait(_LOOK):
             with contextlib.suppress(Exception):
-                self._said = list(_stage_lines(json.loads(self._job.view(self.number))))
+                self._seen = json.loads(self._job.view(self.number))
 
 
 def _collect_into(run: Run, epochs: Epochs) -> Callable[..., None]:
@@ -323,7 +327,8 @@ def _some(value: Any) -> tuple | None:
     return None if value is None else (value,)
 
 
-def _stage_lines(job: dict):
+def stage_lines(job: dict[str, Any]) -> Iterator[str]:
+    """Of a job as the server shows it: one for each stage."""
     for cluster in job["clusters"]:
         for stage in cluster["stages"]:
             report = stage["report"]
@@ -333,4 +338,21 @@ def _stage_lines(job: dict):
                     f", batch {report['version']}, {report['samples_per_second']:.3g} samples/s, "
                     f"delay {report['delay']:.0f}, {report['memory_bytes'] / 1e6:.0f} MB"
                 )
+                if report["averaging"]:
+                    said += f", {report['averaging']}"
             yield f"{stage['name']} ({stage['role']}): {said}"
+
+
+def short_line(job: dict[str, Any]) -> str:
+    """Of the same, one for all: samples of all clusters, the memory of all stages, the greatest
+    delay, the first averaging that one has told of."""
+    clusters = [[stage["report"] for stage in each["stages"]] for each in job["clusters"]]
+    reports = [report for cluster in clusters for report in cluster if report]
+    if not reports:
+        return ""
+    rate = sum(cluster[-1]["samples_per_second"] for cluster in clusters if cluster[-1])
+    delay = max(report["delay"] for report in reports)
+    memory = sum(report["memory_bytes"] for report in reports)
+    averaging = next((report["averaging"] for report in reports if report["averaging"]), "")
+    said = f"{rate:.3g} samples/s, delay {delay:.0f}, {memory / 1e6:.0f} MB"
+    return f"{said}, {averaging}" if averaging else said

@@ -139,10 +139,12 @@ class Training:
 
         def head() -> str:
             accuracy = self._run.history["val_accuracy"]
+            providers = self._job.line()
             return (
                 f"epoch {epoch + 1}/{self._epochs}, batch {self._count}"
                 f"{f'/{batches}' if batches else ''}, loss {self._run.history['loss'][-1]:.4g}"
                 f"{f', accuracy {accuracy[-1]:.2f} %' if accuracy else ''}"
+                f"{f', {providers}' if providers else ''}"
             )
 
         share = (epoch + self._count / batches) / self._epochs if batches else 0.0

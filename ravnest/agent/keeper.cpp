@@ -297,10 +297,12 @@ void Keeper::on_line(const std::shared_ptr<Stage>& stage, const std::string& lin
                         .receive_mbps = number("receive_mbps"),
                         .computing = number("computing"),
                         .waiting = number("waiting"),
-                        .sending = number("sending")};
+                        .sending = number("sending"),
+                        .averaging = text("averaging").substr(0, kLongestText)};
     stage->line = concat("batch ", report.version, ", loss ", format_number(report.loss), ", ",
                          format_number(report.samples_per_second), " samples/s, delay ",
-                         format_number(report.delay), ", ", format_bytes(report.memory_bytes));
+                         format_number(report.delay), ", ", format_bytes(report.memory_bytes),
+                         report.averaging.empty() ? "" : ", ", printable(report.averaging));
     stage->report = report;
   } else if (event == "checkpoint") {
     const auto version = static_cast<std::int64_t>(std::max(0.0, number("version")));

@@ -22,8 +22,7 @@ using transport::NoticeKind;
 constexpr unsigned kRestTicks = 4;
 
 // False where the agent had it end.
-bool work_for_agent(Provider& running, AgentTalk& talk) {
-  ProviderReport report;
+bool work_for_agent(Provider& running, AgentTalk& talk, ProviderReport& report) {
   std::int64_t passes = 0;
   unsigned since = 0;  // the tick when they last were others
   for (unsigned tick = 1; !running.is_over(); ++tick) {
@@ -72,13 +71,20 @@ class Losses {
   std::set<std::pair<std::string, std::string>> lost_;
 };
 
-provider::ProviderCallbacks callbacks_for(AgentTalk& talk) {
+provider::ProviderCallbacks callbacks_for(const std::string& name, AgentTalk& talk,
+                                          ProviderReport& report) {
   provider::ProviderCallbacks callbacks;
-  callbacks.on_notice = [&talk,
+  callbacks.on_notice = [&talk, &report,
                          losses = std::make_shared<Losses>()](const transport::Notice& notice) {
+    if (notice.channel == "reduce") {
+      report.note_averaging(notice.text);
+    }
     if (losses->is_news(notice)) {
       talk.note(notice.text);
     }
+  };
+  callbacks.on_averaged = [name, &report](const provider::AveragingNews& news) {
+    report.note_averaging(describe(news, name));
   };
   callbacks.on_unreached = [&talk](const std::string& peer, const std::string& why) {
     talk.say({{"event", "unreached"}, {"peer", peer}, {"reason", printable(why)}});
@@ -98,14 +104,16 @@ void run_for_agent(const std::function<provider::ProviderOptions()>& make_option
                    const std::function<std::string()>& close_in) {
   const std::string lacking = close_in ? close_in() : "";
   AgentTalk talk;
+  ProviderReport report;
   if (!lacking.empty()) {
     talk.note(lacking);
   }
   try {
-    Provider running(make_options(), callbacks_for(talk));
+    const provider::ProviderOptions options = make_options();
+    Provider running(options, callbacks_for(options.name, talk, report));
     talk.say({{"event", "ready"}});
     running.start();
-    if (work_for_agent(running, talk)) {
+    if (work_for_agent(running, talk, report)) {
       running.close(kGoodbye);
     }
   } catch (...) {

@@ -9,6 +9,11 @@
 
 namespace ravnest::cli {
 
+void ProviderReport::note_averaging(std::string sentence) {
+  const std::lock_guard lock(mutex_);
+  averaging_ = std::move(sentence);
+}
+
 nlohmann::json ProviderReport::make(const provider::Provider& running) {
   const auto status = running.status();
   const auto& now = status.loop;
@@ -28,6 +33,7 @@ nlohmann::json ProviderReport::make(const provider::Provider& running) {
     accuracy =
         100.0 * static_cast<double>(validation.correct) / static_cast<double>(validation.counted);
   }
+  const std::lock_guard lock(mutex_);
   return {{"event", "report"},
           {"version", status.passes},
           {"loss", status.loss},
@@ -40,7 +46,8 @@ nlohmann::json ProviderReport::make(const provider::Provider& running) {
           {"waiting", share(&Spent::waiting)},
           {"sending", share(&Spent::sending)},
           {"epoch", status.epoch},
-          {"accuracy", accuracy}};
+          {"accuracy", accuracy},
+          {"averaging", averaging_}};
 }
 
 }  // namespace ravnest::cli

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "ravnest/provider/provider.h"
 
@@ -11,8 +13,12 @@ namespace ravnest::cli {
 class ProviderReport {
  public:
   nlohmann::json make(const provider::Provider& running);
+  // What was said last of averaging with other clusters. Any thread.
+  void note_averaging(std::string sentence);
 
  private:
+  std::mutex mutex_;  // guards what follows
+  std::string averaging_;
   provider::StageLoop::Status before_;
 };
 

@@ -66,7 +66,8 @@ std::string Deciding::on(const StageReport& event) {
               report.memory_bytes <= kLargestNumber,
           "a report of numbers in their range");
   const auto [job, cluster] = check_stage(event.from);
-  state_.live.reports[event.from.provider] = report;
+  Report& kept = state_.live.reports[event.from.provider] = report;
+  kept.averaging = sentence_of(report.averaging);
   if (event.from.stage + 1 == static_cast<std::int64_t>(cluster->places.size()) &&
       cluster->id == job->clusters.front().id) {
     auto& curve = state_.live.curves[job->id];

@@ -72,6 +72,7 @@ struct Report {
   double computing = 0.0;  // shares of the time, as are the next two
   double waiting = 0.0;
   double sending = 0.0;
+  std::string averaging;  // the last with other clusters, in words; empty: there was none
 
   bool operator==(const Report&) const = default;
 };

@@ -40,7 +40,8 @@ OrderedJson report_json(const State& state, const MemberId& id) {
           {"receive_mbps", report.receive_mbps},
           {"computing", report.computing},
           {"waiting", report.waiting},
-          {"sending", report.sending}};
+          {"sending", report.sending},
+          {"averaging", report.averaging}};
 }
 
 // What a stage spends most of its time with.

@@ -36,6 +36,7 @@ void fields(Visit& visit, T& of) {
   visit("computing", of.computing);
   visit("waiting", of.waiting);
   visit("sending", of.sending);
+  visit("averaging", of.averaging);
 }
 
 template <typename Visit, Is<Seat> T>

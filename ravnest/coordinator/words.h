@@ -14,7 +14,7 @@ namespace ravnest::coordinator {
 // What the server and its members say to each other, beside tensors and files: JSON objects, one
 // for each message of proto/control.proto. docs/protocol.md tells the story.
 
-inline constexpr std::int64_t kControlProtocol = 2;
+inline constexpr std::int64_t kControlProtocol = 3;
 
 // A provider's session ---------------------------------------------------------------------------
 

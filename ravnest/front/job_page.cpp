@@ -69,7 +69,14 @@ std::string cluster_table(const Json& cluster, const Style& style) {
     }
     table.add_row(std::move(row));
   }
-  return concat("\ncluster ", cluster.at("id").get<std::int64_t>(), "\n", table.to_string(style));
+  std::string averaging;  // of its first stage that has something to say: all do it together
+  for (const Json& stage : cluster.at("stages")) {
+    if (const Json& report = stage.at("report"); averaging.empty() && !report.is_null()) {
+      averaging = shown_text(report.at("averaging"));
+    }
+  }
+  return concat("\ncluster ", cluster.at("id").get<std::int64_t>(), "\n", table.to_string(style),
+                averaging, averaging.empty() ? "" : "\n");
 }
 
 std::string events(const Json& notes) {

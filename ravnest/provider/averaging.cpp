@@ -60,12 +60,23 @@ std::int64_t digest_of(const AveragingOptions& options) {
 
 }  // namespace
 
+std::string describe(const AveragingNews& news, const std::string& name) {
+  std::string others;
+  for (const std::string& member : news.members) {
+    if (member != name) {
+      others += concat(others.empty() ? "" : ", ", member);
+    }
+  }
+  return concat("averaging ", news.round, " with ", others.empty() ? "nobody else" : others, " (",
+                news.duration.count(), " ms, ", format_bytes(static_cast<std::int64_t>(news.nbytes)), ")");
+}
+
 AveragingOptions to_options(const AveragingWords& words) {
   check_range("reduce_factor", static_cast<double>(words.every), 0, 1e12);
   check_range("outer_lr", words.outer_rate, 0, 1e6);
   check_range("outer_momentum", words.outer_momentum, 0, 1);
   check_range("streams", static_cast<double>(words.streams), 1, kMostStreams);
-  check_range("patience", words.patience, 0, 1e6);
+  check_range("patience", words.patience, 0.001, 1e6);
   AveragingOptions options;
   if (words.every > 0) {
     options.every = words.every;
@@ -387,9 +398,7 @@ void Averaging::begin(engine::Stage& stage, UpdateRule& rule, Beginning beginnin
   next_stream_ = streams();
   is_finishing_ = false;
   hold_until_.reset();
-  if (!options_.with_rule || beginning == Beginning::kFromOthers) {
-    make_parts();
-  }
+  make_parts();
   if (beginning == Beginning::kFromOthers) {
     is_fetching_ = true;
     for (const auto& part : parts_) {
@@ -410,8 +419,7 @@ void Averaging::clear_parts() {
   is_finished_ = false;
 }
 
-// At the first update where the optimizer's state is averaged: it is there by then. Others may want
-// our values long before an averaging is due.
+// From the start: others may want our values long before an averaging is due.
 void Averaging::make_parts() {
   if (is_finished_) {
     clear_parts();
@@ -420,7 +428,7 @@ void Averaging::make_parts() {
     return;
   }
   std::vector<std::shared_ptr<Part>> parts;
-  const UpdateRule* rule = options_.with_rule ? rule_ : nullptr;
+  const RuleState of_rule = options_.with_rule ? hooks_.rule_after_nothing() : RuleState{};
   for (const package::NodeRing& ring : node_.rings) {
     const auto cut =
         in_parts(ring.parameters, ring.buffers, stage_->weights().current()->weights, streams());
@@ -429,7 +437,7 @@ void Averaging::make_parts() {
       const std::size_t number =
           (ring.id * kMostStreams + stream) * kMostTrainings + trainings_ % kMostTrainings;
       parts.push_back(
-          std::make_shared<Part>(*this, AveragedValues(cut[stream], *stage_, rule), stream));
+          std::make_shared<Part>(*this, AveragedValues(cut[stream], *stage_, of_rule), stream));
       parts.back()->start(ring, number);
     }
   }

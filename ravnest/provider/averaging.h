@@ -58,12 +58,15 @@ struct AveragingNews {
   bool is_final = false;
 };
 
+// "averaging 3 with node_3, node_6 (12 ms, 1.2 MB)", as `name` says it.
+std::string describe(const AveragingNews& news, const std::string& name);
+
 enum class Beginning : std::uint8_t {
   kAnew,
   // After a restart: clusters that may have ended meanwhile are not waited for.
   kGoesOn,
   // The same, and nothing is learned before the values of another cluster are here. The rule has
-  // its state already, where that is averaged.
+  // a state already, where that is averaged.
   kFromOthers,
 };
 
@@ -76,6 +79,8 @@ class Averaging {
   struct Hooks {
     std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
     std::function<engine::WeightMap()> initial;       // values that the plan began with
+    // The state of such a rule after an update that changed nothing; where it is averaged.
+    std::function<RuleState()> rule_after_nothing;
     std::function<void()> on_changed;                 // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
     // A sentence for people: kNews, kWarning or, again and again while training stands still,

@@ -54,17 +54,6 @@ std::string of(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? concat(part, "/", whole) : concat(part);
 }
 
-std::string describe(const AveragingNews& news, const std::string& name) {
-  std::string others;
-  for (const std::string& member : news.members) {
-    if (member != name) {
-      others += concat(others.empty() ? "" : ", ", member);
-    }
-  }
-  return concat("averaging ", news.round, " with ", others.empty() ? "nobody else" : others, " (",
-                news.duration.count(), " ms, ", format_size(news.nbytes), ")");
-}
-
 }  // namespace
 
 LogLevel parse_log_level(const std::string& name) {

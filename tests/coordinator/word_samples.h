@@ -72,7 +72,8 @@ inline WordSamples<ProviderWord> provider_words() {
                       .receive_mbps = 8.5,
                       .computing = 0.25,
                       .waiting = 0.5,
-                      .sending = 0.125};
+                      .sending = 0.125,
+                      .averaging = "averaging 3 with node_3"};
   return {
       {Hello{.protocol = 7, .program = "9.9", .reach = kReach, .measured = measured, .holds = 8},
        {{"word", "hello"},
@@ -104,7 +105,8 @@ inline WordSamples<ProviderWord> provider_words() {
           {"receive_mbps", 8.5},
           {"computing", 0.25},
           {"waiting", 0.5},
-          {"sending", 0.125}}}}},
+          {"sending", 0.125},
+          {"averaging", "averaging 3 with node_3"}}}}},
       {HasKept{kPost, {8, 9}}, {{"word", "kept"}, {"post", kPostJson}, {"versions", {8, 9}}}},
       {HasCheckpoint{kPost, 9, kHash},
        {{"word", "checkpoint"}, {"post", kPostJson}, {"version", 9}, {"artifact", kHash}}},

@@ -23,12 +23,14 @@ Json job() {
                     {"loss", 0.0},
                     {"samples_per_second", 1234.0},
                     {"delay", 1.0},
-                    {"memory_bytes", 250'000'000}};
+                    {"memory_bytes", 250'000'000},
+                    {"averaging", ""}};
   leaf["report"] = {{"version", 40},
                     {"loss", 0.25},
                     {"samples_per_second", 1200.0},
                     {"delay", 0.0},
-                    {"memory_bytes", 90'000'000}};
+                    {"memory_bytes", 90'000'000},
+                    {"averaging", "averaging 3 with node_3 (12 ms, 1.2 MB)"}};
   leaf["is_relayed"] = true;
   return {{"id", 3},
           {"name", "digits"},
@@ -50,7 +52,7 @@ TEST(JobPage, ShowsStagesAndWhatHappened) {
   for (const char* part :
        {"job 3  digits  running", "Cluster 1 trains.", "restore point: version 30",
         "last loss: 0.125 at version 40", "97.5 %", "0 root", "box", "computes", "1,234", "250 MB",
-        "1 leaf", "laptop, relayed", "0.25", "rita submitted it."}) {
+        "1 leaf", "laptop, relayed", "0.25", "averaging 3 with node_3 (12 ms, 1.2 MB)", "rita submitted it."}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
   EXPECT_FALSE(has(page, "{")) << page;

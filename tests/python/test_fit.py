@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ravnest
+import ravnest.training
+from ravnest.display import Board
 
 
 def make_model() -> nn.Module:
@@ -433,3 +436,28 @@ def test_a_stage_that_dies_is_mended_from_the_folder(tmp_path):
     run = train_in(tmp_path, kill)
     whole = losses_here(make_model(), DataLoader(make_data(), batch_size=16), 8)
     assert run.history["loss"] == pytest.approx(whole, abs=1e-5)
+
+
+def test_the_screen_shows_how_clusters_average(tmp_path, monkeypatch):
+    class Seen(Exception):
+        pass
+
+    class Screen(Board):
+        def tick(self, head, lines, share):
+            word = "averaging [0-9]+ with node_[0-9]+ \\([0-9.]+ ms, [0-9.]+ k?B\\)"
+            if any(re.search(word, line) for line in lines) and re.search(word, head()):
+                assert " samples/s, delay " in head() and " MB, " in head()
+                raise Seen
+
+    monkeypatch.setattr(ravnest.training, "Board", Screen)
+    with pytest.raises(Seen):
+        ravnest.fit(
+            make_model(),
+            DataLoader(make_data(160), batch_size=16),
+            criterion=nn.functional.cross_entropy,
+            epochs=100_000,
+            folder=tmp_path,
+            providers=2,
+            clusters=2,
+            reduce_factor=4,
+        )

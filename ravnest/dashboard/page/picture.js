@@ -90,6 +90,9 @@ function describe(stage) {
       `sends ${number(send_mbps)}, receives ${number(receive_mbps)} Mbit/s in all`,
       `version ${number(stage.report.version)}`,
     );
+    if (stage.report.averaging) {
+      lines.push(stage.report.averaging);
+    }
   }
   return lines.join("\n");
 }
