@@ -1,6 +1,6 @@
 """What codecs cost in learning: the loss that two stages end with, by codec and seed.
 
-    python benchmarks/codec_loss.py [--codecs none int8] [--seeds 1 2 3] [--epochs 6]
+    python benchmarks/codec_loss.py [--codecs none int8] [--seeds 1 2 3 4 5] [--epochs 6]
 
 The task is convergence.py's sorter, a GPT. What travels between the stages, activations one way and
 gradients the other, goes through the codec. A codec is as good as none where the mean of its losses
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, RandomSampler
 import ravnest
 
 RATE = 1e-3
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5)
 EPOCHS = 6
 
 
@@ -43,7 +43,7 @@ def train(codec: str, seed: int, epochs: int) -> float:
 
 
 def measure(effort: Effort, codec: str = "int8") -> list[Ratio]:
-    seeds = SEEDS[:2] if effort.min_pairs < 9 else SEEDS
+    seeds = SEEDS[:3] if effort.min_pairs < 9 else SEEDS
     plain, coded = ([train(each, seed, EPOCHS) for seed in seeds] for each in ("none", codec))
     mean = statistics.mean(coded)
     return [

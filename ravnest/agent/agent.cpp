@@ -50,20 +50,25 @@ constexpr double kLocalLatencyMs = 0.1;
 trust::Identity enrol(const AgentOptions& options) {
   const fs::path file = options.data / "identity.pem";
   const auto now = std::chrono::system_clock::now();
-  if (fs::exists(file)) {
-    return trust::read_identity(file, now);
+  const std::optional<trust::Token> token =
+      options.token ? std::optional(trust::parse_token(*options.token)) : std::nullopt;
+  if (token && token->role != trust::Role::kProvider) {
+    throw_invalid("[join] expected a token for a provider, got one for a ",
+                  trust::name_of(token->role), ".");
   }
-  if (!options.token) {
+  if (fs::exists(file)) {
+    trust::Identity known = trust::read_identity(file, now);
+    // A token of another authority is of another server, or of one that was made anew.
+    if (!token || known.authority.fingerprint() == token->fingerprint) {
+      return known;
+    }
+  }
+  if (!token) {
     throw_invalid("[join] expected --token, since '", options.data.string(),
                   "' has no identity yet: `ravnest token` on the server prints one.");
   }
-  const trust::Token token = trust::parse_token(*options.token);
-  if (token.role != trust::Role::kProvider) {
-    throw_invalid("[join] expected a token for a provider, got one for a ",
-                  trust::name_of(token.role), ".");
-  }
   trust::Identity identity =
-      transport::enrol(token, {.server = options.server, .name = options.name});
+      transport::enrol(*token, {.server = options.server, .name = options.name});
   trust::write_identity(file, identity);
   return identity;
 }

@@ -112,7 +112,7 @@ std::string Keeper::describe() const {
 }
 
 void Keeper::hold(Assignment assignment, const std::string& self) {
-  const bool has_peers = fill_addresses(assignment, stage_ ? &stage_->assignment : nullptr);
+  const bool has_peers = fill_gaps(assignment, stage_ ? &stage_->assignment : nullptr);
   const bool is_root_unfed = assignment.seat.stage == 0 && !assignment.feed;
   if (stage_ && stage_->self == self &&
       (wiring_of(stage_->assignment) == wiring_of(assignment) || is_root_unfed) &&

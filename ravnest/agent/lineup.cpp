@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "ravnest/base/error.h"
 #include "ravnest/coordinator/words.h"
@@ -126,22 +128,29 @@ NodeConfig with_machines(NodeConfig node, const Assignment& assignment, const st
   return node;
 }
 
-bool fill_addresses(Assignment& assignment, const Assignment* former) {
-  std::map<coordinator::MemberId, coordinator::Peer> known;
+bool fill_gaps(Assignment& assignment, const Assignment* former) {
+  std::map<std::pair<coordinator::Epoch, coordinator::MemberId>, coordinator::Peer> known;
   for (const ClusterLineup& cluster : former ? former->clusters : std::vector<ClusterLineup>()) {
     for (const coordinator::Peer& peer : cluster.stages) {
-      known.emplace(peer.provider, peer);
+      known.emplace(std::pair(cluster.epoch, peer.provider), peer);
     }
   }
   bool is_whole = true;
   for (ClusterLineup& cluster : assignment.clusters) {
     for (coordinator::Peer& peer : cluster.stages) {
-      if (const auto found = known.find(peer.provider);
-          peer.address.empty() && found != known.end()) {
-        peer = found->second;
+      const auto found = known.find({cluster.epoch, peer.provider});
+      if (found != known.end() &&
+          (peer.address.empty() || peer.address == found->second.address)) {
+        peer.address = found->second.address;
+        peer.is_relayed |= found->second.is_relayed;
       }
       is_whole &= !peer.address.empty();
     }
+  }
+  auto& feed = assignment.feed;
+  if (feed && former && former->feed && former->feed->requester == feed->requester &&
+      former->feed->address == feed->address) {
+    feed->is_relayed |= former->feed->is_relayed;
   }
   return is_whole;
 }

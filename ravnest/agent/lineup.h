@@ -19,9 +19,10 @@ package::NodeConfig with_machines(package::NodeConfig node,
                                   const coordinator::Assignment& assignment,
                                   const std::string& self, const Resolve& resolve);
 
-// Takes addresses that the server does not know yet, after it was started again, from an earlier
-// assignment. False where one is still missing.
-bool fill_addresses(coordinator::Assignment& assignment, const coordinator::Assignment* former);
+// What the server does not know yet, after it was started again, is taken from an earlier
+// assignment: addresses, and which links of the same clusters it relayed. False where an address is
+// still missing.
+bool fill_gaps(coordinator::Assignment& assignment, const coordinator::Assignment* former);
 
 // Who may bear which name on the wire: node name, member id.
 std::map<std::string, std::string> members_of(const coordinator::Assignment& assignment);

@@ -47,6 +47,7 @@ struct MakePlan {
   Hash program;
   JobOptions options;
   std::vector<PoolEntry> pool;
+  bool goes_on = false;  // it has begun: fewer clusters than wanted are better than none
 };
 
 // Hold this place; see make_assignment (assignment.h) for the whole. Takes the place of whatever

@@ -48,6 +48,11 @@ std::string Deciding::on(const RemoveMember& event) {
   if (live(event.member).presence != Presence::kAway) {
     lose(event.member, "it was removed");
   }
+  for (auto& [id, job] : durable_.jobs) {  // nobody else may feed it, or fetch what comes of it
+    if (job.requester == event.member && !is_over(job.phase)) {
+      end(job, Phase::kCancelled, concat("Its requester, ", name, ", was removed."));
+    }
+  }
   settle();
   state_.live.providers.erase(event.member);
   forget_links(event.member);

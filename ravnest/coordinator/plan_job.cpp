@@ -61,11 +61,12 @@ std::vector<planner::Machine> machines_of(const std::vector<PoolEntry>& pool) {
   return machines;
 }
 
-planner::PlanOptions options_of(const MakePlan& ask, const PlanJobOptions& options) {
+planner::PlanOptions options_of(const MakePlan& ask, std::size_t clusters,
+                                const PlanJobOptions& options) {
   planner::PlanOptions result{.seed = static_cast<std::uint64_t>(ask.options.seed),
                               .check_interrupted = options.check_interrupted};
-  if (ask.options.clusters > 0) {
-    result.clusters = static_cast<std::size_t>(ask.options.clusters);
+  if (clusters > 0) {
+    result.clusters = clusters;
   }
   if (ask.options.batch > 0) {
     result.batch = ask.options.batch;
@@ -74,6 +75,22 @@ planner::PlanOptions options_of(const MakePlan& ask, const PlanJobOptions& optio
   result.optimizer =
       graph::find_optimizer(ask.options.optimizer).value_or(graph::OptimizerKind::kAdam);
   return result;
+}
+
+planner::Plan plan_over_pool(const MakePlan& ask, const graph::Program& program,
+                             const PlanJobOptions& options) {
+  const std::vector<planner::Machine> machines = machines_of(ask.pool);
+  const auto wanted = static_cast<std::size_t>(ask.options.clusters);
+  const auto plan_for = [&](std::size_t clusters) {
+    return planner::make_plan(program, machines, options_of(ask, clusters, options));
+  };
+  for (std::size_t clusters = wanted; ask.goes_on && clusters > 1; --clusters) {
+    try {
+      return plan_for(clusters);
+    } catch (const std::invalid_argument&) {  // the pool does not hold so many
+    }
+  }
+  return plan_for(ask.goes_on ? std::min<std::size_t>(wanted, 1) : wanted);
 }
 
 // The same plan with places for machines, numbered by cluster and stage.
@@ -158,7 +175,7 @@ PlanAnswer plan_job(const MakePlan& ask, Artifacts& artifacts, const PlanJobOpti
   }
   planner::Plan plan;
   try {
-    plan = planner::make_plan(program, machines_of(ask.pool), options_of(ask, options));
+    plan = plan_over_pool(ask, program, options);
   } catch (const std::logic_error& error) {  // another pool may do, also where the bug is ours
     return failed(error, false);
   }

@@ -290,7 +290,12 @@ void Deciding::ask_plan(Job& job, const std::set<MemberId>& free) {
   change(PlanAsked{job.id, durable_.epoch + 1});
   note(job, concat("A plan is made over ", pool.size(),
                    pool.size() == 1 ? " free provider." : " free providers."));
-  MakePlan ask{job.id, job.epoch, job.program, job.options, {}};
+  MakePlan ask{.job = job.id,
+               .epoch = job.epoch,
+               .program = job.program,
+               .options = job.options,
+               .pool = {},
+               .goes_on = job.plan.has_value()};
   for (const MemberId& id : pool) {
     live(id).reserved = job.id;
     ask.pool.push_back({id, live(id).measured});

@@ -175,6 +175,16 @@ TEST_F(AgentTest, WhoIsRemovedHearsIt) {
   EXPECT_TRUE(has(reason, "one that was removed")) << reason;
 }
 
+// The old identity is of nobody whom the new server knows.
+TEST_F(AgentTest, ATokenOfAnotherServerEnrolsAnew) {
+  static_cast<void>(Agent(options(kListens)));
+  server.reset();
+  std::filesystem::remove_all(data());
+  start();
+  Agent agent(options(kListens));
+  EXPECT_TRUE(ticks_until(agent, [&] { return is_present(); }));
+}
+
 TEST_F(AgentTest, NeedsATokenForAProvider) {
   AgentOptions wrong = options(kListens);
   wrong.token = server->make_token(Role::kRequester, 1, 60);

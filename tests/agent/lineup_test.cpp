@@ -153,16 +153,35 @@ TEST(Lineup, ProvidersOfTheSameHostShareItsCores) {
 TEST(Lineup, AnAddressThatTheServerHasForgottenIsTheOneFromBefore) {
   const Assignment before = later_cluster();
   Assignment now = before;
-  EXPECT_TRUE(fill_addresses(now, nullptr));
+  EXPECT_TRUE(fill_gaps(now, nullptr));
   now.clusters[0].stages[0].address = "";
   now.clusters[1].stages[0].address = "moved:1";
   Assignment unknown = now;
-  EXPECT_FALSE(fill_addresses(unknown, nullptr));
-  EXPECT_TRUE(fill_addresses(now, &before));
+  EXPECT_FALSE(fill_gaps(unknown, nullptr));
+  EXPECT_TRUE(fill_gaps(now, &before));
   EXPECT_EQ(now.clusters[0].stages[0].address, "a:7000");
   EXPECT_EQ(now.clusters[1].stages[0].address, "moved:1");
   now.clusters[0].stages[0] = {.provider = "id-new", .name = "new"};
-  EXPECT_FALSE(fill_addresses(now, &before));
+  EXPECT_FALSE(fill_gaps(now, &before));
+}
+
+// A stage that works is not to be started again because the server was.
+TEST(Lineup, ALinkThatWasRelayedStaysSoInItsEpoch) {
+  Assignment before = later_cluster();
+  before.clusters[0].stages[0].is_relayed = true;
+  before.clusters[1].stages[0].is_relayed = true;
+  before.feed = {.requester = "rita", .address = "r:1", .is_relayed = true};
+  Assignment now = later_cluster();
+  now.clusters[1].epoch = 13;
+  now.feed = {.requester = "rita", .address = "r:1"};
+  EXPECT_TRUE(fill_gaps(now, &before));
+  EXPECT_TRUE(now.clusters[0].stages[0].is_relayed);
+  EXPECT_FALSE(now.clusters[0].stages[1].is_relayed);
+  EXPECT_FALSE(now.clusters[1].stages[0].is_relayed);
+  EXPECT_TRUE(now.feed->is_relayed);
+  now.feed = {.requester = "rita", .address = "r:2"};
+  EXPECT_TRUE(fill_gaps(now, &before));
+  EXPECT_FALSE(now.feed->is_relayed);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/base/has.h"
 #include "tests/coordinator/world.h"
 
 namespace ravnest::coordinator {
@@ -84,6 +85,21 @@ TEST(Members, OneWhoIsRemovedLosesItsStage) {
   EXPECT_FALSE(world.state.durable.members.contains("a"));
   EXPECT_FALSE(world.done<CloseSession>().empty());
   world.refuses(world.join_of("a"));
+}
+
+TEST(Members, TheJobsOfARequesterWhoIsRemovedEnd) {
+  World world;
+  const JobId running = world.run({{"a", "b"}});
+  const JobId queued = world.submit({.least_providers = 9});
+  world.enrol("otto", Role::kRequester);
+  const JobId other = world.does(SubmitJob{"otto", "job", world.program, {}}).job;
+  world.does(RemoveMember{"rita"});
+  for (const JobId job : {running, queued}) {
+    EXPECT_EQ(world.job(job).phase, Phase::kCancelled);
+    EXPECT_TRUE(has(world.job(job).reason, "rita, was removed")) << world.job(job).reason;
+  }
+  EXPECT_TRUE(world.state.durable.seats.empty());
+  EXPECT_FALSE(is_over(world.job(other).phase));
 }
 
 }  // namespace

@@ -134,6 +134,18 @@ TEST_F(PlanJob, APoolThatIsTooSmallIsNotFinal) {
   EXPECT_NE(failed.reason.find("[planner]"), std::string::npos);
 }
 
+TEST_F(PlanJob, AJobThatHasBegunGoesOnWithFewerClusters) {
+  MakePlan two = ask(put_program(), 1);
+  two.options.clusters = 2;
+  EXPECT_FALSE(std::get<PlanFailed>(answer(two)).is_final);
+  two.goes_on = true;
+  EXPECT_EQ(std::get<PlanMade>(answer(two)).clusters.size(), 1U);
+  two.pool = ask(two.program, 2).pool;
+  EXPECT_EQ(std::get<PlanMade>(answer(two)).clusters.size(), 2U);
+  two.pool = ask(two.program, 1, 1e-9).pool;
+  EXPECT_FALSE(std::get<PlanFailed>(answer(two)).is_final);
+}
+
 TEST_F(PlanJob, AProgramThatCannotBeReadIsFinal) {
   std::ofstream(folder_.path() / "junk") << "not a model";
   const Hash junk = artifacts_.take_file(folder_.path() / "junk");
