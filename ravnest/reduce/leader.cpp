@@ -199,10 +199,10 @@ void Leader::gather(TimePoint now) {
   // A round's end must have reached a member before it can be asked to begin another.
   const bool are_settled = std::ranges::none_of(
       peers_, [&](const Peer& peer) { return is_live(peer) && peer.word.stage > Stage::kReady; });
-  if (word_.are_final && are_settled) {
-    gather_final(now);
-  } else {
+  if (!word_.are_final) {
     gather_ready(now);
+  } else if (are_settled) {
+    gather_final(now);
   }
 }
 
