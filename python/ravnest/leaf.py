@@ -153,7 +153,7 @@ class _Rounds:
         self._rest: Iterator = iter(())
 
     def at(self, number: int, round_: int, samples: int) -> Any:
-        if round_ != self._round:
+        if round_ != self._round or (number < self._next and number not in self._kept):
             self._begin(round_)
         while self._next <= number:
             self._kept[self._next] = self._draw()

@@ -843,6 +843,14 @@ def test_as_many_validation_passes_may_come_again_as_are_under_way(tmp_path):
         assert node._leaf.score(header(number, 4, part=number), [scores])[1:] == (2, 4)
 
 
+def test_validation_passes_that_were_long_ago_are_found_again():
+    labels = [torch.tensor([k % 3]) for k in range(9)]
+    leaf = make_leaf([], tests=labels)  # 4 are kept
+    for number in [*range(9), 0, 1, 8]:
+        scores = torch.eye(3)[labels[number]]
+        assert leaf.score(header(number, 1, part=number), [scores])[1:] == (1, 1), number
+
+
 def test_labels_may_be_flattened_one_for_each_prediction():
     def criterion(output, batch):
         return F.cross_entropy(output[0].flatten(0, 1), batch)
