@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +16,16 @@ import threading
 import pytest
 import torch
 from local_cluster import Cluster, free_ports
-from local_server import BATCHES, PATIENCE, check_trained, make_model, make_tensors, wait_until
+from local_server import (
+    BATCHES,
+    PATIENCE,
+    RAVNEST,
+    Process,
+    check_trained,
+    make_model,
+    make_tensors,
+    wait_until,
+)
 from test_node import Task
 
 import ravnest
@@ -395,6 +406,29 @@ def test_ctrl_c_says_how_to_get_what_was_learned(pool):
         _, said = script.communicate(timeout=30)
     fetch = f"ravnest fetch {pool.job()['id']} --server {pool.address}"
     assert f"`{fetch}` brings its last checkpoint" in said
+
+
+def test_on_a_terminal_the_command_to_paste_is_whole(tmp_path):
+    ours, theirs = pty.openpty()
+    words = ["serve", "--listen", "127.0.0.1:0", "--http", "", "--data", str(tmp_path / "server")]
+    server = subprocess.Popen([RAVNEST, *words], stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    joined = None
+    try:
+        said = ""
+        while "Ctrl-C ends the server" not in said:
+            said += os.read(ours, 4096).decode()
+        command = re.search(r"ravnest (join 127\.0\.0\.1:\d+ --token \S+)", said)
+        assert command and "ravnest.fit(model, loader, server=" in said, said
+        more = ["--name", "box", "--data", str(tmp_path / "box"), "--threads", "1"]
+        joined = Process([*command[1].split(), *more], tmp_path / "box.log")
+        wait_until(lambda: "this machine lends" in joined.said(), "it is lent")
+    finally:
+        server.send_signal(signal.SIGINT)
+        if joined is not None:
+            joined.end()
+        assert server.wait(30) == 0
+        os.close(ours)
 
 
 def test_a_server_that_cannot_start_leaves_nothing_behind(pool, tmp_path):
