@@ -126,6 +126,16 @@ def test_flipped_bits(good, content, tmp_path):
     assert refused > 100
 
 
+def test_a_name_that_is_no_text_can_be_told(content, tmp_path):
+    path = tmp_path / "named.pt2"
+    changed = bytearray(content)
+    changed[content.rindex(b"PK\1\2") + 46 + 3] |= 0x80  # of the name of the last entry
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match="named.pt2"):
+        ravnest.Program.load(path)
+    assert_refused_in_one_line(path)
+
+
 def write_pickle(path):
     path.write_bytes(pickle.dumps({"weights": [1.0, 2.0]}))
 

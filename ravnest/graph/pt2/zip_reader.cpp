@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/table.h"
 #include "ravnest/graph/pt2/zip.h"
 
 namespace ravnest::graph {
@@ -73,7 +74,7 @@ Bytes ZipReader::read(std::string_view name) const {
 }
 
 void ZipReader::fail(std::string_view problem) const {
-  throw_invalid("[graph] '", label_, "' is not a .pt2 archive we can read: ", problem,
+  throw_invalid("[graph] '", label_, "' is not a .pt2 archive we can read: ", printable(problem),
                 ". Save it again with torch.export.save or Program.save.");
 }
 
