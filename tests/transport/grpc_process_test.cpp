@@ -1,10 +1,13 @@
 // Nodes in processes of their own, killed and stopped after a stated event.
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "ravnest/transport/grpc/accept_loop.h"
 #include "ravnest/transport/grpc/local_socket.h"
@@ -49,9 +52,21 @@ TEST(AcceptLoop, LeavesItsPortAlthoughAForkedProcessHasItsDescriptors) {
   EXPECT_EQ(status, 0);
 }
 
-// As a data loader's worker, which stays for seconds where its parent is killed.
+// As a data loader's worker, which stays for seconds where its parent is killed. It has a file in
+// the place of one of them.
 TEST(AcceptLoop, IsLeftBehindByAProcessThatIsForkedOff) {
-  const AcceptLoop loop("127.0.0.1:0", {.has_local_socket = true});
+  AcceptLoop loop("127.0.0.1:0", {.has_local_socket = true});
+  std::promise<int> taken;
+  loop.start([&, is_first = true](int descriptor) mutable {
+    if (std::exchange(is_first, false)) {
+      taken.set_value(descriptor);
+    } else {
+      ::close(descriptor);
+    }
+  });
+  const int connected = connect_locally(loop.address());
+  ASSERT_GE(connected, 0);
+  const int accepted = taken.get_future().get();
   const pid_t child = ::fork();
   if (child == 0) {
     int count = 0;
@@ -61,15 +76,26 @@ TEST(AcceptLoop, IsLeftBehindByAProcessThatIsForkedOff) {
       ::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size);
       count += listens;
     }
-    ::_exit(count);
+    const bool are_closed = ::fcntl(connected, F_GETFD) < 0 && ::fcntl(accepted, F_GETFD) < 0;
+    const int file = ::open("/dev/null", O_RDONLY);
+    const int other = ::dup2(file, connected);
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::_exit(::fcntl(other, F_GETFD) < 0 ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
+    ::_exit(count > 0 ? 1 : !are_closed ? 2 : status != 0 ? 3 : 0);
   }
   ASSERT_GT(child, 0);
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  const int connected = connect_locally(loop.address());
-  EXPECT_GE(connected, 0);
-  ::close(connected);
+  EXPECT_EQ(status, 0);
+  const int again = connect_locally(loop.address());
+  EXPECT_GE(again, 0);
+  for (const int descriptor : {connected, accepted, again}) {
+    ::close(descriptor);
+  }
 }
 
 TEST_F(GrpcProcess, AKilledReceiverIsNamedAndItsSuccessorGetsWhatWasNotTaken) {

@@ -36,7 +36,14 @@ TEST(LocalSocket, IsReachedByEveryAddressWhereAllAreListenedAt) {
   const AcceptLoop loop("0.0.0.0:0", kLocal);
   EXPECT_TRUE(connects("127.0.0.1:" + port_of(loop.address())));
   EXPECT_TRUE(connects("127.0.0.2:" + port_of(loop.address())));
+  EXPECT_FALSE(connects("[::1]:" + port_of(loop.address())));  // nor is it by TCP
+}
+
+TEST(LocalSocket, OfIPv6IsReachedByBoth) {
+  const AcceptLoop loop("[::]:0", kLocal);
+  EXPECT_TRUE(connects("127.0.0.1:" + port_of(loop.address())));
   EXPECT_TRUE(connects("[::1]:" + port_of(loop.address())));
+  EXPECT_FALSE(connects("a.name.that.would.be.asked.for:" + port_of(loop.address())));
 }
 
 TEST(LocalSocket, IsGoneWithItsLoop) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,12 +11,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "ravnest/base/error.h"
 #include "ravnest/transport/grpc/local_socket.h"
+#include "ravnest/transport/grpc/own_sockets.h"
 
 namespace ravnest::transport {
 
@@ -32,44 +30,6 @@ void close_if_open(int& descriptor) {
     ::close(std::exchange(descriptor, -1));
   }
 }
-
-// The sockets of this process that listen. A process that is forked off and stays, as a data
-// loader's worker does, lets go of them: it may outlive us, and our ports would be taken.
-class Listeners {
- public:
-  static Listeners& all() {
-    static Listeners& all = *new Listeners();  // forks may come at any time
-    static std::once_flag once;
-    std::call_once(once, [] {
-      ::pthread_atfork([] { all.mutex_.lock(); }, [] { all.mutex_.unlock(); }, [] { all.leave(); });
-    });
-    return all;
-  }
-
-  void add(int descriptor) {
-    const std::lock_guard lock(mutex_);
-    if (descriptor >= 0) {
-      open_.insert(descriptor);
-    }
-  }
-  void close(int& descriptor) {
-    const std::lock_guard lock(mutex_);
-    open_.erase(descriptor);
-    close_if_open(descriptor);
-  }
-
- private:
-  // In the process that was forked off.
-  void leave() {
-    for (const int descriptor : open_) {
-      ::close(descriptor);
-    }
-    mutex_.unlock();
-  }
-
-  std::mutex mutex_;  // guards what follows; held over a fork
-  std::set<int> open_;
-};
 
 int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -139,10 +99,10 @@ AcceptLoop::AcceptLoop(const std::string& address, const AcceptLimits& limits) :
   }
   const SocketAddress bound = bound_address(listener_);
   address_ = concat(address.substr(0, address.rfind(':')), ":", bound.port());
-  Listeners::all().add(listener_);
+  keep_own(listener_);
   if (limits.has_local_socket) {
     local_listener_ = listen_locally(bound);
-    Listeners::all().add(local_listener_);
+    keep_own(local_listener_);
   }
   stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   spare_ = open_spare();
@@ -170,7 +130,7 @@ void AcceptLoop::stop() {
     if (*listener >= 0) {
       // A process that was forked off a moment ago has it too, until it executes its own program.
       ::shutdown(*listener, SHUT_RDWR);
-      Listeners::all().close(*listener);
+      close_own(*listener);
     }
   }
   close_if_open(stop_event_);
@@ -216,6 +176,7 @@ bool AcceptLoop::accept_one(int listener) {
   ::fstat(descriptor, &status);
   held_.push_back({.descriptor = descriptor, .inode = status.st_ino, .host = counted(host)});
   set_no_delay(descriptor);
+  keep_own(descriptor);
   take_(descriptor);
   return true;
 }

@@ -3,12 +3,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "ravnest/base/error.h"
+#include "ravnest/transport/grpc/own_sockets.h"
 
 namespace ravnest::transport {
 
@@ -34,17 +37,30 @@ SocketAddress address_of(const std::string& host, std::uint16_t port) {
   return address;
 }
 
-// As with TCP: who listens at all addresses does so at each, and all of them as a target are this
-// machine.
+// As with TCP: who listens at all addresses does so at each, at those of IPv6 at those of IPv4 too,
+// and all of them as a target are this machine.
 std::vector<std::string> hosts_meant_by(const std::string& host) {
   const std::string any(4, '\0');
   const std::string any_v6(16, '\0');
-  std::vector<std::string> hosts{host, any, any_v6};
-  if (host == any || host == any_v6) {
-    hosts.emplace_back("\x7f\0\0\1", 4);
-    hosts.push_back(std::string(15, '\0') + '\1');
+  if (host == any) {
+    return {std::string("\x7f\0\0\1", 4), any, any_v6};
   }
-  return hosts;
+  if (host == any_v6) {
+    return {std::string(15, '\0') + '\1', any_v6};
+  }
+  return host.size() == 4 ? std::vector{host, any, any_v6} : std::vector{host, any_v6};
+}
+
+// Who connects may not wait, as for the name service.
+std::vector<SocketAddress> known_addresses(const HostPort& address) {
+  if (address.host != "localhost") {
+    return read_numbers(address);
+  }
+  std::vector<SocketAddress> found;
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    std::ranges::copy(read_numbers({host, address.port}), std::back_inserter(found));
+  }
+  return found;
 }
 
 // Gives the socket if `prepare` is well with it.
@@ -82,13 +98,11 @@ int listen_locally(const SocketAddress& where) {
 }
 
 int connect_locally(const std::string& address) {
-  try {
-    for (const SocketAddress& where : resolve(split_address(address))) {
-      if (const int connected = connect_to(where); connected >= 0) {
-        return connected;
-      }
+  for (const SocketAddress& where : known_addresses(split_address(address))) {
+    if (const int connected = connect_to(where); connected >= 0) {
+      keep_own(connected);
+      return connected;
     }
-  } catch (const Error&) {  // the name is not known; TCP will say so
   }
   return -1;
 }

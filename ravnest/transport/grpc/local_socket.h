@@ -16,7 +16,7 @@ namespace ravnest::transport {
 int listen_locally(const SocketAddress& where);
 
 // A connection to who listens at "host:port", or at all addresses of the port; -1 where nobody of
-// our user does.
+// our user does, or the host is a name (but localhost).
 int connect_locally(const std::string& address);
 
 // Whether a process of that user made the other end.

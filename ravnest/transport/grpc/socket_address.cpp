@@ -49,6 +49,24 @@ std::vector<std::string> interface_hosts() {
   return hosts;
 }
 
+// 0, or a code of getaddrinfo.
+int look_up(const HostPort& address, int flags, std::vector<SocketAddress>& found) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV | flags;
+  addrinfo* first = nullptr;
+  const int problem = ::getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &first);
+  if (problem != 0) {
+    return problem;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(first, &::freeaddrinfo);
+  for (const addrinfo* entry = first; entry != nullptr; entry = entry->ai_next) {
+    found.push_back(copy_of(entry->ai_addr, entry->ai_addrlen));
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::uint16_t SocketAddress::port() const {
@@ -89,21 +107,17 @@ HostPort split_address(const std::string& address) {
 }
 
 std::vector<SocketAddress> resolve(const HostPort& address) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* first = nullptr;
-  const int result = ::getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &first);
-  if (result != 0) {
-    throw Error(ErrorKind::kIo, concat("[transport] the host '", address.host,
-                                       "' is not known: ", ::gai_strerror(result), "."));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(first, &::freeaddrinfo);
   std::vector<SocketAddress> found;
-  for (const addrinfo* entry = first; entry != nullptr; entry = entry->ai_next) {
-    found.push_back(copy_of(entry->ai_addr, entry->ai_addrlen));
+  if (const int problem = look_up(address, 0, found); problem != 0) {
+    throw Error(ErrorKind::kIo, concat("[transport] the host '", address.host,
+                                       "' is not known: ", ::gai_strerror(problem), "."));
   }
+  return found;
+}
+
+std::vector<SocketAddress> read_numbers(const HostPort& address) {
+  std::vector<SocketAddress> found;
+  look_up(address, AI_NUMERICHOST, found);
   return found;
 }
 

@@ -33,6 +33,9 @@ HostPort split_address(const std::string& address);
 // Error(kIo) when the name is not known.
 std::vector<SocketAddress> resolve(const HostPort& address);
 
+// The same of a host that is a number; nothing of a name. At once.
+std::vector<SocketAddress> read_numbers(const HostPort& address);
+
 // Whether a host is this machine: 127.0.0.0/8, ::1, the "any" addresses, one of its interfaces.
 bool is_this_machine(const std::string& host_bytes);
 
