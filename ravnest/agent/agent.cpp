@@ -47,30 +47,39 @@ constexpr double kLocalGflops = 50.0;
 constexpr double kLocalMbps = 10'000.0;
 constexpr double kLocalLatencyMs = 0.1;
 
-trust::Identity enrol(const AgentOptions& options) {
-  const fs::path file = options.data / "identity.pem";
-  const auto now = std::chrono::system_clock::now();
-  const std::optional<trust::Token> token =
-      options.token ? std::optional(trust::parse_token(*options.token)) : std::nullopt;
-  if (token && token->role != trust::Role::kProvider) {
+trust::Identity enrol_with(const std::string& text, const AgentOptions& options,
+                           const fs::path& file) {
+  const trust::Token token = trust::parse_token(text);
+  if (token.role != trust::Role::kProvider) {
     throw_invalid("[join] expected a token for a provider, got one for a ",
-                  trust::name_of(token->role), ".");
-  }
-  if (fs::exists(file)) {
-    trust::Identity known = trust::read_identity(file, now);
-    // A token of another authority is of another server, or of one that was made anew.
-    if (!token || known.authority.fingerprint() == token->fingerprint) {
-      return known;
-    }
-  }
-  if (!token) {
-    throw_invalid("[join] expected --token, since '", options.data.string(),
-                  "' has no identity yet: `ravnest token` on the server prints one.");
+                  trust::name_of(token.role), ".");
   }
   trust::Identity identity =
-      transport::enrol(*token, {.server = options.server, .name = options.name});
+      transport::enrol(token, {.server = options.server, .name = options.name});
   trust::write_identity(file, identity);
   return identity;
+}
+
+trust::Identity enrol(const AgentOptions& options) {
+  const fs::path file = options.data / "identity.pem";
+  if (!fs::exists(file)) {
+    if (!options.token) {
+      throw_invalid("[join] expected --token, since '", options.data.string(),
+                    "' has no identity yet: `ravnest token` on the server prints one.");
+    }
+    return enrol_with(*options.token, options, file);
+  }
+  trust::Identity known = trust::read_identity(file, std::chrono::system_clock::now());
+  try {
+    // A token of another authority is of another server, or of one that was made anew.
+    if (options.token &&
+        trust::parse_token(*options.token).fingerprint != known.authority.fingerprint()) {
+      return enrol_with(*options.token, options, file);
+    }
+  } catch (const std::exception& error) {
+    options.tell(concat("the token is of no use (", error.what(), "): goes on as before"));
+  }
+  return known;
 }
 
 // The plan counts what a stage needs, not what its program and the system take beside it.

@@ -7,6 +7,7 @@
 
 #include "ravnest/control/reached.h"
 #include "ravnest/relay/reach.h"
+#include "ravnest/trust/token.h"
 #include "tests/agent/fake_provider.h"
 #include "tests/base/has.h"
 #include "tests/server/world.h"
@@ -181,7 +182,17 @@ TEST_F(AgentTest, ATokenOfAnotherServerEnrolsAnew) {
   server.reset();
   std::filesystem::remove_all(data());
   start();
-  Agent agent(options(kListens));
+  {
+    Agent agent(options(kListens));
+    EXPECT_TRUE(ticks_until(agent, [&] { return is_present(); }));
+  }
+  // Nor does an old token stop who has a good identity.
+  std::string said;
+  AgentOptions stale = options(kListens);
+  stale.token = trust::to_text(trust::make_token(trust::Role::kProvider, {}));
+  stale.tell = [&](const std::string& line) { said += line; };
+  Agent agent(stale);
+  EXPECT_TRUE(has(said, "the token is of no use")) << said;
   EXPECT_TRUE(ticks_until(agent, [&] { return is_present(); }));
 }
 
