@@ -153,7 +153,14 @@ class _Rounds:
         self._rest: Iterator = iter(())
 
     def at(self, number: int, round_: int, samples: int) -> Any:
-        if round_ != self._round or (number < self._next and number not in self._kept):
+        if round_ != self._round:
+            self._begin(round_)
+        elif number < self._next and number not in self._kept:
+            if not is_ordered(self._loader):
+                raise DataMismatchError(
+                    f"[node] validation batch {number} came again after {self._next}, and the "
+                    f"leaf's test_labels come in another order each time: {self._keep} are kept."
+                )
             self._begin(round_)
         while self._next <= number:
             self._kept[self._next] = self._draw()

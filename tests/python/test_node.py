@@ -849,6 +849,11 @@ def test_validation_passes_that_were_long_ago_are_found_again():
     for number in [*range(9), 0, 1, 8]:
         scores = torch.eye(3)[labels[number]]
         assert leaf.score(header(number, 1, part=number), [scores])[1:] == (1, 1), number
+    leaf = make_leaf([], tests=DataLoader(torch.arange(9) % 3, shuffle=True))
+    for number in range(9):
+        leaf.score(header(number, 1, part=number), [torch.eye(3)[:1]])
+    with pytest.raises(DataMismatchError, match="batch 0 came again after 9"):
+        leaf.score(header(0, 1, part=0), [torch.eye(3)[:1]])
 
 
 def test_labels_may_be_flattened_one_for_each_prediction():
