@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import weakref
 from numbers import Real
 from typing import Any
 
@@ -122,7 +123,7 @@ class Rule:
         self.step_on_epoch = True
         self.max_norm = max_norm
         self.warmup_updates = warmup_updates
-        self._made: PythonRule | None = None
+        self._made: weakref.WeakSet[PythonRule] = weakref.WeakSet()
         self._native = find_native(optimizer, self.params)
         if self._native is None:
             PythonRule(self)  # whose complaint comes now, and not in mid-run
@@ -164,14 +165,16 @@ class Rule:
         return isinstance(kind, type) and issubclass(kind, lr_scheduler.ReduceLROnPlateau)
 
     def note_loss(self, loss: float) -> None:
-        if self._made is not None:
-            self._made.note_loss(loss)
+        for made in self._made:
+            made.note_loss(loss)
 
     def make(self) -> "dict[str, Any] | PythonRule":
-        """For the stage's thread: the options of a native rule, or what does it in Python."""
+        """For the stage's thread: the options of a native rule, or what does it in Python. A
+        stage may make one to try something out."""
         if not self.is_native:
-            self._made = PythonRule(self)
-            return self._made
+            made = PythonRule(self)
+            self._made.add(made)
+            return made
         name, options = self._native
         scheduler, scheduler_options = (
             (None, {}) if self.scheduler is None else self._native_scheduler

@@ -47,10 +47,6 @@ at::Tensor part_of(const std::vector<float>& row, std::size_t place, const at::T
   return like.is_complex() ? at::view_as_complex(part) : part;
 }
 
-bool belongs_to(const std::string& key, const std::string& parameter) {
-  return key.starts_with(parameter + "/") || key.ends_with("/" + parameter);
-}
-
 at::Tensor rows_of(const at::Tensor& tensor, const Rows& rows) {
   return tensor.dim() == 0 ? tensor : tensor.narrow(0, rows.first, rows.count);
 }
@@ -65,6 +61,10 @@ at::Tensor without_negative(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+bool belongs_to(const std::string& key, const std::string& parameter) {
+  return key.starts_with(parameter + "/") || key.ends_with("/" + parameter);
+}
 
 AveragedValues::AveragedValues(Names names, engine::Stage& stage, const RuleState& of_rule)
     : names_(std::move(names)) {

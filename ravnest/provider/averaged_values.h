@@ -69,6 +69,9 @@ class AveragedValues {
   std::size_t maxima_ = 0;
 };
 
+// Whether a tensor of an optimizer's state is kept for this parameter.
+bool belongs_to(const std::string& key, const std::string& parameter);
+
 // Cuts parameters into so many parts of about equal size, in their order, between rows; fewer where
 // there are few. Buffers go with the first.
 std::vector<AveragedValues::Names> in_parts(const std::vector<std::string>& parameters,

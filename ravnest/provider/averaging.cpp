@@ -398,7 +398,9 @@ void Averaging::begin(engine::Stage& stage, UpdateRule& rule, Beginning beginnin
   next_stream_ = streams();
   is_finishing_ = false;
   hold_until_.reset();
-  make_parts();
+  if (!options_.with_rule || beginning == Beginning::kFromOthers) {
+    make_parts();
+  }
   if (beginning == Beginning::kFromOthers) {
     is_fetching_ = true;
     for (const auto& part : parts_) {
@@ -419,7 +421,8 @@ void Averaging::clear_parts() {
   is_finished_ = false;
 }
 
-// From the start: others may want our values long before an averaging is due.
+// At the first update where the optimizer's state is averaged: it is there by then. Others may want
+// our values long before an averaging is due.
 void Averaging::make_parts() {
   if (is_finished_) {
     clear_parts();
@@ -427,8 +430,11 @@ void Averaging::make_parts() {
   if (!parts_.empty()) {
     return;
   }
-  std::vector<std::shared_ptr<Part>> parts;
-  const RuleState of_rule = options_.with_rule ? hooks_.rule_after_nothing() : RuleState{};
+  const RuleState of_rule = averaged_state();
+  const std::lock_guard lock(mutex_);
+  if (is_stopped_) {
+    return;
+  }
   for (const package::NodeRing& ring : node_.rings) {
     const auto cut =
         in_parts(ring.parameters, ring.buffers, stage_->weights().current()->weights, streams());
@@ -436,16 +442,28 @@ void Averaging::make_parts() {
       // Every training and every part has channels of its own.
       const std::size_t number =
           (ring.id * kMostStreams + stream) * kMostTrainings + trainings_ % kMostTrainings;
-      parts.push_back(
+      parts_.push_back(
           std::make_shared<Part>(*this, AveragedValues(cut[stream], *stage_, of_rule), stream));
-      parts.back()->start(ring, number);
+      parts_.back()->start(ring, number);
     }
   }
-  const std::lock_guard lock(mutex_);
-  parts_ = std::move(parts);
-  if (is_stopped_) {
-    parts_.clear();
+}
+
+// As the optimizer has it, or where updates were skipped, would have it.
+RuleState Averaging::averaged_state() const {
+  if (!options_.with_rule) {
+    return {};
   }
+  RuleState state = rule_->state();
+  const auto is_of = [&](const std::string& parameter) {
+    return std::ranges::any_of(state.tensors, [&](const auto& entry) {
+      return belongs_to(entry.first, parameter);
+    });
+  };
+  const bool is_whole = std::ranges::all_of(node_.rings, [&](const package::NodeRing& ring) {
+    return std::ranges::all_of(ring.parameters, is_of);
+  });
+  return is_whole ? state : hooks_.rule_after_nothing();
 }
 
 void Averaging::on_update() {

@@ -79,7 +79,8 @@ class Averaging {
   struct Hooks {
     std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
     std::function<engine::WeightMap()> initial;       // values that the plan began with
-    // The state of such a rule after an update that changed nothing; where it is averaged.
+    // The state of such a rule after an update that changed nothing; where it is averaged. Takes
+    // as much memory as an update of another stage like this would.
     std::function<RuleState()> rule_after_nothing;
     std::function<void()> on_changed;                 // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
@@ -117,6 +118,7 @@ class Averaging {
 
   std::size_t streams() const { return std::max<std::size_t>(options_.streams, 1); }
   void make_parts();
+  RuleState averaged_state() const;
   void on_fetched();
   void clear_parts();
   void offer(std::size_t stream);

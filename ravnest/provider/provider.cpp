@@ -290,18 +290,31 @@ void Provider::Impl::stop(int exit_code, const std::string& reason) {
   loop_->tell_stop();
 }
 
-// A loop that is still at a long pass must not keep its word from the others: they would take us
-// for lost.
 void Provider::Impl::close(Milliseconds timeout) {
   loop_->fail(nullptr);
-  if (!loop_->wait_until_over(timeout)) {
-    loop_->tell_stop();
-  }
-  if (transport_) {
-    transport_->close(timeout);
+  if (loop_->wait_until_over(timeout)) {
+    if (transport_) {
+      transport_->close(timeout);
+    }
+  } else {
+    leave_in_a_pass(timeout);
   }
   transport_.reset();
   loop_->join();
+}
+
+// The others must hear why we go, or they take us for lost. What uses the transport goes first.
+void Provider::Impl::leave_in_a_pass(Milliseconds timeout) {
+  loop_->tell_stop();
+  if (averaging_) {
+    averaging_->stop();
+  }
+  try {
+    if (transport_) {
+      transport_->close(timeout);
+    }
+  } catch (const Error&) {  // who does not answer finds us gone
+  }
 }
 
 void Provider::Impl::keep() {

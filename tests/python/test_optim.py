@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from ravnest import _C
-from ravnest.optim import find_native, find_native_scheduler
+from ravnest.optim import Rule, find_native, find_native_scheduler
 
 STEPS = 100
 
@@ -616,3 +616,16 @@ def quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
+
+
+def test_losses_are_told_to_the_rule_that_is_used_however_many_were_tried():
+    rule = Rule("sgd", {"lr": 0.5})
+    rule.schedule(lr_scheduler.ReduceLROnPlateau, {"patience": 0, "factor": 0.5})
+    used = rule.make()
+    rule.make()
+    weight = torch.ones(1)
+    for loss, rate in ((3.0, 0.5), (2.0, 0.5), (2.0, 0.25)):
+        rule.note_loss(loss)
+        used.start_epoch()
+        used.step({"w": weight}, {"w": torch.ones(1)}, 0)
+        assert used.rate() == rate
