@@ -4,10 +4,10 @@
 #include <csignal>
 #include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <stop_token>
 #include <utility>
 
+#include "ravnest/agent/child_line.h"
 #include "ravnest/agent/process.h"
 #include "ravnest/agent/training_flags.h"
 #include "ravnest/base/address.h"
@@ -262,50 +262,24 @@ void Keeper::on_line(const std::shared_ptr<Stage>& stage, const std::string& lin
     return;
   }
   stage->heard = Clock::now();
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) {
+  const auto said = ChildLine::read(line);
+  if (!said) {
     return;
   }
-  const std::string event = json["event"];
-  // What the server takes, whatever the child says.
-  const auto number = [&](const char* key) {
-    constexpr auto kMost = static_cast<double>(kLargestNumber);
-    return json.contains(key) && json[key].is_number()
-               ? std::clamp(json[key].get<double>(), -kMost, kMost)
-               : 0.0;
-  };
-  const auto text = [&](const char* key) {
-    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-  };
-  const auto is = [&](const char* key) {
-    return json.contains(key) && json[key].is_boolean() && json[key].get<bool>();
-  };
+  const std::string event = said->event();
   if (event == "ready") {
     stage->is_ready = true;
     stage->line = "is ready";
     hooks_.say(IsReady{stage->post()});
   } else if (event == "report") {
-    const Report report{.version = static_cast<std::int64_t>(number("version")),
-                        .loss = number("loss"),
-                        .accuracy = json.contains("accuracy") && json["accuracy"].is_number()
-                                        ? json["accuracy"].get<double>()
-                                        : -1.0,
-                        .samples_per_second = number("samples_per_second"),
-                        .delay = number("delay"),
-                        .memory_bytes = static_cast<std::int64_t>(number("memory_bytes")),
-                        .send_mbps = number("send_mbps"),
-                        .receive_mbps = number("receive_mbps"),
-                        .computing = number("computing"),
-                        .waiting = number("waiting"),
-                        .sending = number("sending"),
-                        .averaging = text("averaging").substr(0, kLongestText)};
+    const Report report = said->report();
     stage->line = concat("batch ", report.version, ", loss ", format_number(report.loss), ", ",
                          format_number(report.samples_per_second), " samples/s, delay ",
                          format_number(report.delay), ", ", format_bytes(report.memory_bytes),
                          report.averaging.empty() ? "" : ", ", printable(report.averaging));
     stage->report = report;
   } else if (event == "checkpoint") {
-    const auto version = static_cast<std::int64_t>(std::max(0.0, number("version")));
+    const std::int64_t version = said->version();
     add_checkpoint(version, stage->place->folder / "checkpoints" / concat(version, ".safetensors"));
   } else if (event == "saved") {
     stage->is_saved = true;
@@ -313,13 +287,13 @@ void Keeper::on_line(const std::shared_ptr<Stage>& stage, const std::string& lin
     send_result(stage);
   } else if (event == "unreached") {
     const auto members = members_of(stage->assignment);
-    if (const auto peer = members.find(text("peer")); peer != members.end()) {
-      hooks_.say(CannotReach{stage->post(), peer->second, text("reason").substr(0, kLongestText)});
+    if (const auto peer = members.find(said->text("peer")); peer != members.end()) {
+      hooks_.say(CannotReach{stage->post(), peer->second, said->text("reason")});
     }
   } else if (event == "note") {
-    hooks_.tell(text("text"));
+    hooks_.tell(said->text("text"));
   } else if (event == "failed") {
-    fail(stage, text("reason"), is("is_memory"), is("is_final"));
+    fail(stage, said->text("reason"), said->is("is_memory"), said->is("is_final"));
   }
 }
 

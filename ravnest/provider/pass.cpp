@@ -11,11 +11,22 @@ namespace {
 
 constexpr std::size_t kHeaderFields = 7;
 constexpr std::size_t kResultFields = 3;
+// Of what is counted and summed: no sum of such overflows.
+constexpr std::int64_t kMost = std::int64_t{1} << 48;
+
+bool is_count(std::int64_t number) { return number >= 0 && number <= kMost; }
 
 void expect_fields(const transport::Message& message, std::size_t count) {
   if (message.fields.size() < count) {
     throw_invalid("[provider] expected a ", transport::name_of(message.kind), " message with ",
                   count, " numbers, got ", message.fields.size(), ".");
+  }
+}
+
+void check(const PassResult& result) {
+  if (!is_count(result.counted) || result.correct < 0 || result.correct > result.counted) {
+    throw_invalid("[provider] expected a result with counts, got ", result.correct, " of ",
+                  result.counted, ".");
   }
 }
 
@@ -54,7 +65,8 @@ PassHeader read_header(const transport::Message& message) {
                           .parts = fields[4],
                           .weight = number_of(fields[5]),
                           .is_refused = fields[6] != 0};
-  if (header.pass < 0 || header.samples < 0 || header.part < 0 || header.part >= header.parts ||
+  if (!is_count(header.pass) || !is_count(header.samples) || header.epoch > kMost ||
+      !is_count(header.part) || header.part >= header.parts || header.parts > kMost ||
       !std::isfinite(header.weight)) {
     throw_invalid("[provider] a message of pass ", header.pass, " has numbers out of range.");
   }
@@ -71,9 +83,7 @@ PassResult read_result(const transport::Message& message) {
   const PassResult result{.loss = number_of(message.fields[kHeaderFields]),
                           .correct = message.fields[kHeaderFields + 1],
                           .counted = message.fields[kHeaderFields + 2]};
-  if (result.correct < 0 || result.counted < result.correct) {
-    throw_invalid("[provider] a result of pass ", message.pass, " has numbers out of range.");
-  }
+  check(result);
   return result;
 }
 
@@ -93,9 +103,11 @@ std::optional<PassResult> sums_of(const Control& control) {
   if (control.numbers.size() < 4) {
     return std::nullopt;
   }
-  return PassResult{.loss = number_of(control.numbers[1]),
-                    .correct = control.numbers[2],
-                    .counted = control.numbers[3]};
+  const PassResult sums{.loss = number_of(control.numbers[1]),
+                        .correct = control.numbers[2],
+                        .counted = control.numbers[3]};
+  check(sums);
+  return sums;
 }
 
 transport::Message to_message(const Control& control) {

@@ -74,7 +74,8 @@ std::int64_t round_of(const Control& control);
 std::int64_t passes_of(const Control& control);
 // Of kStop.
 int exit_code_of(const Control& control);
-// Of kValidationEnd as stages get it: the sums; nothing where they are missing.
+// Of kValidationEnd as stages get it: the sums; nothing where they are missing. Throws as
+// read_result.
 std::optional<PassResult> sums_of(const Control& control);
 
 transport::Message to_message(const Control& control);

@@ -39,7 +39,7 @@ coordinator::Assignment read_head(const std::uint8_t* head) {
 void read(const std::uint8_t* head, const fs::path& file) {
   coordinator::Assignment assignment = read_head(head);
   const coordinator::Assignment former = assignment;
-  fill_addresses(assignment, &former);
+  fill_gaps(assignment, &former);
   const auto node =
       with_machines(package::read_place(file, scratch_folder() / "read"), assignment,
                     "127.0.0.1:9001", [](const coordinator::Peer& peer) { return peer.address; });
