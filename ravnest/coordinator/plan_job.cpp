@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ravnest/base/error.h"
+#include "ravnest/base/in_parallel.h"
 #include "ravnest/coordinator/shapes.h"
 #include "ravnest/graph/pt2/pt2.h"
 #include "ravnest/package/package.h"
@@ -141,15 +144,20 @@ PlanMade keep_plan(const MakePlan& ask, const graph::Program& program, const pla
   const planner::Plan placed = with_places(shapes.plan);
   PlanMade made{.job = ask.job, .epoch = ask.epoch};
   made.plan.id = package::write_plan(program, placed, folder.path());
+  std::vector<std::pair<std::size_t, std::size_t>> places;  // cluster, stage
   for (std::size_t c = 0; c < placed.clusters.size(); ++c) {
-    ClusterShape& shape = made.plan.shapes.emplace_back();
-    for (const planner::Stage& stage : placed.clusters[c].stages) {
-      const planner::Machine& place = placed.machine(stage);
-      shape.stages.push_back(take_stage(stage, folder.path(),
-                                        {.id = place.id, .address = place.address, .cluster = c},
-                                        artifacts));
+    made.plan.shapes.emplace_back().stages.resize(placed.clusters[c].stages.size());
+    for (std::size_t k = 0; k < placed.clusters[c].stages.size(); ++k) {
+      places.emplace_back(c, k);
     }
   }
+  in_parallel(places.size(), [&](std::size_t i) {
+    const auto [c, k] = places[i];
+    const planner::Stage& stage = placed.clusters[c].stages[k];
+    const planner::Machine& place = placed.machine(stage);
+    made.plan.shapes[c].stages[k] = take_stage(
+        stage, folder.path(), {.id = place.id, .address = place.address, .cluster = c}, artifacts);
+  });
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
     auto& cluster = made.clusters.emplace_back(PlannedCluster{.shape = shapes.by_cluster[c]});
     for (const planner::Stage& stage : plan.clusters[c].stages) {

@@ -4,6 +4,7 @@
 
 #include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
+#include "ravnest/base/in_parallel.h"
 #include "ravnest/package/node_file.h"
 #include "ravnest/package/package.h"
 #include "ravnest/package/plan_id.h"
@@ -91,13 +92,20 @@ void make_folder(const fs::path& folder) {
 using Slices = std::map<Cuts, std::vector<graph::Stage>>;
 
 Slices slice_all(const graph::Program& program, const planner::Plan& plan) {
+  const std::size_t ops = program.graph.ops.size();
   Slices slices;
   for (const planner::Cluster& cluster : plan.clusters) {
-    const Cuts cuts = cuts_of(cluster, program.graph.ops.size());
-    if (!slices.contains(cuts)) {
-      slices.emplace(cuts, graph::slice(program, cuts));
-    }
-    check_weights(cluster, slices.at(cuts));
+    slices[cuts_of(cluster, ops)];
+  }
+  std::vector<Slices::value_type*> entries;
+  for (auto& entry : slices) {
+    entries.push_back(&entry);
+  }
+  in_parallel(entries.size(), [&](std::size_t i) {
+    entries[i]->second = graph::slice(program, entries[i]->first);
+  });
+  for (const planner::Cluster& cluster : plan.clusters) {
+    check_weights(cluster, slices.at(cuts_of(cluster, ops)));
   }
   return slices;
 }
@@ -112,18 +120,24 @@ std::string write_plan(const graph::Program& program, const planner::Plan& plan,
   const std::string id = plan_id(program, plan);
   PlanSwap swap(node_data);
   make_folder(swap.folder() / "nodes");
+  std::vector<StagePlace> places;
   for (std::size_t c = 0; c < plan.clusters.size(); ++c) {
-    const auto& stages = slices.at(cuts_of(plan.clusters[c], program.graph.ops.size()));
-    for (std::size_t k = 0; k < stages.size(); ++k) {
-      NodeConfig node = make_node(plan, stages, c, k);
-      node.plan = id;
-      const fs::path folder = stage_folder(swap.folder(), node);
-      make_folder(folder);
-      write_stage(program, stages, {.plan = id, .cluster = c, .stage = k}, folder);
-      write_node(node, stage_folder(node_data, node).generic_string() + "/",
-                 swap.folder() / "nodes" / concat("node_", node.id, ".json"), Durability::kAtSync);
+    for (std::size_t k = 0; k < plan.clusters[c].stages.size(); ++k) {
+      places.push_back({.plan = id, .cluster = c, .stage = k});
     }
   }
+  in_parallel(places.size(), [&](std::size_t i) {
+    const StagePlace& place = places[i];
+    const auto& stages =
+        slices.at(cuts_of(plan.clusters[place.cluster], program.graph.ops.size()));
+    NodeConfig node = make_node(plan, stages, place.cluster, place.stage);
+    node.plan = id;
+    const fs::path folder = stage_folder(swap.folder(), node);
+    make_folder(folder);
+    write_stage(program, stages, place, folder);
+    write_node(node, stage_folder(node_data, node).generic_string() + "/",
+               swap.folder() / "nodes" / concat("node_", node.id, ".json"), Durability::kAtSync);
+  });
   swap.commit();
   return id;
 }
