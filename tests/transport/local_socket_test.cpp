@@ -89,10 +89,11 @@ std::string remote_in(World world) {
   });
   const auto client = world.make_carrier("node_0", World::anywhere("node_0"));
   client->start([](const auto&) { return std::make_shared<Nobody>(); });
-  const auto stream = client->connect({"node_1", server->address()}, std::make_shared<Nobody>());
+  auto stream = client->connect({"node_1", server->address()}, std::make_shared<Nobody>());
   auto found = remote.get_future();
   EXPECT_EQ(found.wait_for(kPatience), std::future_status::ready);
   const std::string text = found.get();
+  stream.reset();  // whoever holds one is waited for
   client->stop();
   server->stop();
   return text;
