@@ -171,6 +171,9 @@ class TestMember : public RingListener {
   }
   void on_wanted(std::int64_t ticket) override {
     wanted.add(ticket);
+    if (latest.entries().empty()) {
+      wanted_first.add(ticket);
+    }
     const auto all = averages.entries();
     if (all.empty()) {
       ring_.give_latest(ticket, contribution_of(options_.rank, 0, options_), 0);
@@ -201,6 +204,7 @@ class TestMember : public RingListener {
   transport::Log<bool> withdrawn;  // with each of those: the offer is taken back
   transport::Log<Average> latest;
   transport::Log<std::int64_t> wanted;
+  transport::Log<std::int64_t> wanted_first;  // of those, before it was given values itself
   transport::Log<std::string> notices;
   std::atomic<bool> is_slow = false;
   std::atomic<bool> is_spoilt = false;
