@@ -294,8 +294,9 @@ def test_a_scheduler_that_follows_the_loss(tmp_path):
     rule = cluster.root.rule
     cluster.train(task.loader, epochs=4)
     assert not cluster.errors
-    assert len(rule._made._told) == 3, "a step between two epochs"
-    assert rule._made._told[0] == pytest.approx(sum(cluster.losses()[:5]) / 5)
+    (made,) = rule._made
+    assert len(made._told) == 3, "a step between two epochs"
+    assert made._told[0] == pytest.approx(sum(cluster.losses()[:5]) / 5)
 
 
 @pytest.mark.parametrize(
