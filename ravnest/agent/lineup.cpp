@@ -139,8 +139,7 @@ bool fill_gaps(Assignment& assignment, const Assignment* former) {
   for (ClusterLineup& cluster : assignment.clusters) {
     for (coordinator::Peer& peer : cluster.stages) {
       const auto found = known.find({cluster.epoch, peer.provider});
-      if (found != known.end() &&
-          (peer.address.empty() || peer.address == found->second.address)) {
+      if (found != known.end() && (peer.address.empty() || peer.address == found->second.address)) {
         peer.address = found->second.address;
         peer.is_relayed |= found->second.is_relayed;
       }

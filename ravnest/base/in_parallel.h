@@ -10,8 +10,8 @@
 
 namespace ravnest {
 
-// Calls work(i) for every i below `count`, on as many threads as there are cores, eight at most, and
-// waits. Throws the first of what they threw; what had not begun by then is left out.
+// Calls work(i) for every i below `count`, on as many threads as there are cores, eight at most,
+// and waits. Throws the first of what they threw; what had not begun by then is left out.
 template <typename Work>
 void in_parallel(std::size_t count, const Work& work) {
   const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1U, 8U);

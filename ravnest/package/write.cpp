@@ -128,8 +128,7 @@ std::string write_plan(const graph::Program& program, const planner::Plan& plan,
   }
   in_parallel(places.size(), [&](std::size_t i) {
     const StagePlace& place = places[i];
-    const auto& stages =
-        slices.at(cuts_of(plan.clusters[place.cluster], program.graph.ops.size()));
+    const auto& stages = slices.at(cuts_of(plan.clusters[place.cluster], program.graph.ops.size()));
     NodeConfig node = make_node(plan, stages, place.cluster, place.stage);
     node.plan = id;
     const fs::path folder = stage_folder(swap.folder(), node);

@@ -68,7 +68,8 @@ std::string describe(const AveragingNews& news, const std::string& name) {
     }
   }
   return concat("averaging ", news.round, " with ", others.empty() ? "nobody else" : others, " (",
-                news.duration.count(), " ms, ", format_bytes(static_cast<std::int64_t>(news.nbytes)), ")");
+                news.duration.count(), " ms, ",
+                format_bytes(static_cast<std::int64_t>(news.nbytes)), ")");
 }
 
 AveragingOptions to_options(const AveragingWords& words) {
@@ -456,9 +457,8 @@ RuleState Averaging::averaged_state() const {
   }
   RuleState state = rule_->state();
   const auto is_of = [&](const std::string& parameter) {
-    return std::ranges::any_of(state.tensors, [&](const auto& entry) {
-      return belongs_to(entry.first, parameter);
-    });
+    return std::ranges::any_of(
+        state.tensors, [&](const auto& entry) { return belongs_to(entry.first, parameter); });
   };
   const bool is_whole = std::ranges::all_of(node_.rings, [&](const package::NodeRing& ring) {
     return std::ranges::all_of(ring.parameters, is_of);

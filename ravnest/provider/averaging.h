@@ -82,7 +82,7 @@ class Averaging {
     // The state of such a rule after an update that changed nothing; where it is averaged. Takes
     // as much memory as an update of another stage like this would.
     std::function<RuleState()> rule_after_nothing;
-    std::function<void()> on_changed;                 // the weights are others now
+    std::function<void()> on_changed;  // the weights are others now
     std::function<void(const AveragingNews&)> on_news;
     // A sentence for people: kNews, kWarning or, again and again while training stands still,
     // kWaiting. On a ring's thread or the loop's.

@@ -46,10 +46,11 @@ bool is_member(const Desk& desk, const Caller& caller) {
 }
 
 ::grpc::Status no_member() {
-  return {StatusCode::PERMISSION_DENIED,
-          "Expected a member of this server's pool, got one that was removed: enrol again with a new "
-          "token, in a new folder (`ravnest join --data`), or after removing the old identity file "
-          "(of a requester)."};
+  return {
+      StatusCode::PERMISSION_DENIED,
+      "Expected a member of this server's pool, got one that was removed: enrol again with a new "
+      "token, in a new folder (`ravnest join --data`), or after removing the old identity file "
+      "(of a requester)."};
 }
 
 ::grpc::Status server_ends() { return {StatusCode::UNAVAILABLE, "The server ends."}; }

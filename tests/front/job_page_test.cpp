@@ -52,7 +52,8 @@ TEST(JobPage, ShowsStagesAndWhatHappened) {
   for (const char* part :
        {"job 3  digits  running", "Cluster 1 trains.", "restore point: version 30",
         "last loss: 0.125 at version 40", "97.5 %", "0 root", "box", "computes", "1,234", "250 MB",
-        "1 leaf", "laptop, relayed", "0.25", "averaging 3 with node_3 (12 ms, 1.2 MB)", "rita submitted it."}) {
+        "1 leaf", "laptop, relayed", "0.25", "averaging 3 with node_3 (12 ms, 1.2 MB)",
+        "rita submitted it."}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
   EXPECT_FALSE(has(page, "{")) << page;
