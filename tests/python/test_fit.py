@@ -439,18 +439,15 @@ def test_a_stage_that_dies_is_mended_from_the_folder(tmp_path):
 
 
 def test_the_screen_shows_how_clusters_average(tmp_path, monkeypatch):
-    class Seen(Exception):
-        pass
-
     class Screen(Board):
         def tick(self, head, lines, share):
             word = "averaging [0-9]+ with node_[0-9]+ \\([0-9.]+ ms, [0-9.]+ k?B\\)"
             if any(re.search(word, line) for line in lines) and re.search(word, head()):
                 assert " samples/s, delay " in head() and " MB, " in head()
-                raise Seen
+                raise KeyboardInterrupt
 
     monkeypatch.setattr(ravnest.training, "Board", Screen)
-    with pytest.raises(Seen):
+    with pytest.raises(KeyboardInterrupt):
         ravnest.fit(
             make_model(),
             DataLoader(make_data(160), batch_size=16),
