@@ -7,23 +7,21 @@
 
 namespace ravnest::agent {
 
-using nlohmann::json;
-
 std::optional<ChildLine> ChildLine::read(const std::string& line) {
-  ChildLine read(json::parse(line, nullptr, false));
+  ChildLine read(nlohmann::json::parse(line, nullptr, false));
   if (!read.json_.is_object() || read.event().empty()) {
     return std::nullopt;
   }
   return read;
 }
 
-const json* ChildLine::find(const char* key) const {
+const nlohmann::json* ChildLine::find(const char* key) const {
   const auto found = json_.find(key);
   return found == json_.end() ? nullptr : &*found;
 }
 
 std::string ChildLine::text(const char* key) const {
-  const json* value = find(key);
+  const nlohmann::json* value = find(key);
   return value != nullptr && value->is_string()
              ? value->get<std::string>().substr(0, coordinator::kLongestText)
              : "";
@@ -31,18 +29,18 @@ std::string ChildLine::text(const char* key) const {
 
 double ChildLine::number(const char* key) const {
   constexpr auto kMost = static_cast<double>(coordinator::kLargestNumber);
-  const json* value = find(key);
+  const nlohmann::json* value = find(key);
   return value != nullptr && value->is_number() ? std::clamp(value->get<double>(), -kMost, kMost)
                                                 : 0.0;
 }
 
 bool ChildLine::is(const char* key) const {
-  const json* value = find(key);
+  const nlohmann::json* value = find(key);
   return value != nullptr && value->is_boolean() && value->get<bool>();
 }
 
 coordinator::Report ChildLine::report() const {
-  const json* accuracy = find("accuracy");
+  const nlohmann::json* accuracy = find("accuracy");
   return {.version = version(),
           .loss = number("loss"),
           .accuracy = accuracy != nullptr && accuracy->is_number() ? number("accuracy") : -1.0,
