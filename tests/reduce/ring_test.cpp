@@ -386,7 +386,7 @@ TEST(Ring, WhoLooksForValuesItselfIsNotAskedForThem) {
     ASSERT_TRUE(ring[rank].latest.wait_for([](const Average&) { return true; })) << rank;
     EXPECT_TRUE(ring[rank].wanted_first.entries().empty());
     // Who has them already may be asked.
-    const auto& values = ring[rank].latest.entries()[0].result.values;
+    const std::vector<float> values = ring[rank].latest.entries()[0].result.values;
     EXPECT_TRUE(same_bits(values, contribution_of(0, 0, ring.options()).values) ||
                 same_bits(values, contribution_of(3 - rank, 0, ring.options()).values));
   }
