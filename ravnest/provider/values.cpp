@@ -26,6 +26,10 @@ at::Tensor from_plain(const transport::Tensor& tensor, c10::Device device) {
   if (tensor.bytes.empty()) {
     return at::empty(tensor.shape, options.device(device));
   }
+  const auto is_flag = [](std::byte byte) { return byte <= std::byte{1}; };
+  if (tensor.dtype == graph::DType::kBool && !std::ranges::all_of(tensor.bytes.view(), is_flag)) {
+    throw_invalid("[provider] expected flags of 0 and 1 in a message, got others.");
+  }
   // Nobody else writes to what came from outside, and no graph changes an input in place.
   auto* data = const_cast<std::byte*>(tensor.bytes.data());
   return at::from_blob(data, tensor.shape, [kept = tensor.bytes](void*) {}, options).to(device);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace ravnest::provider {
 namespace {
 
@@ -49,6 +51,18 @@ TEST(Values, KeepNumbersFlagsNothingAndTheWishForAGradient) {
   const at::Tensor wanting = at::randn({2, 3}).t().requires_grad_(true);
   EXPECT_TRUE(through_message(wanting).toTensor().requires_grad());
   EXPECT_FALSE(through_message(at::randn({2})).toTensor().requires_grad());
+}
+
+TEST(Values, RefuseFlagsThatAreNone) {
+  transport::Message message;
+  pack({at::ones({2}, at::kBool), true}, message);
+  EXPECT_NO_THROW(unpack(message, at::kCPU));
+  for (transport::Tensor& tensor : message.tensors) {
+    const Bytes before = std::exchange(
+        tensor.bytes, Bytes::take(std::vector<std::byte>(tensor.bytes.size(), std::byte{7})));
+    EXPECT_THROW(unpack(message, at::kCPU), std::invalid_argument);
+    tensor.bytes = before;
+  }
 }
 
 TEST(Values, RefuseMetadataThatDoesNotFit) {
