@@ -45,7 +45,4 @@ if(RAVNEST_TORCH)
   add_library(ravnest_torch INTERFACE)
   target_link_libraries(ravnest_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(ravnest_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-  if(RAVNEST_SANITIZE MATCHES "undefined")  # libtorch hides the type information that it would need
-    target_compile_options(ravnest_torch INTERFACE -fno-sanitize=vptr)
-  endif()
 endif()

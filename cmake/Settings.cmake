@@ -37,6 +37,10 @@ if(RAVNEST_SANITIZE)
   target_compile_options(ravnest_flags INTERFACE
     ${sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ravnest_flags INTERFACE ${sanitize})
+  if(RAVNEST_TORCH AND RAVNEST_SANITIZE MATCHES "undefined")
+    # libtorch hides the type information that it would need.
+    target_compile_options(ravnest_flags INTERFACE -fno-sanitize=vptr)
+  endif()
 endif()
 if(RAVNEST_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
