@@ -314,9 +314,9 @@ TEST_P(Spoilt, AClusterIsMendedByTheOthersAndTakesPartAgain) {
   ProviderOptions options = every(2, true);
   options.averaging.outer.is_nesterov = is_nesterov;
   TwoClusters clusters(options, {{}, {}});
-  clusters.adjust = [when = when](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
+  clusters.adjust = [at = when](std::size_t cluster, ProviderOptions& each, ProviderCallbacks&) {
     if (cluster == 1) {
-      each.make_rule = [when] { return std::make_unique<SpoilingRule>(when); };
+      each.make_rule = [at] { return std::make_unique<SpoilingRule>(at); };
     }
   };
   clusters.start();
