@@ -456,12 +456,15 @@ RuleState Averaging::averaged_state() const {
     return {};
   }
   RuleState state = rule_->state();
-  const auto is_of = [&](const std::string& parameter) {
-    return std::ranges::any_of(
-        state.tensors, [&](const auto& entry) { return belongs_to(entry.first, parameter); });
+  const engine::WeightMap& weights = stage_->weights().current()->weights;
+  const auto needs_none = [&](const std::string& parameter) {  // or has its own
+    return !weights.at(parameter).requires_grad() ||
+           std::ranges::any_of(state.tensors, [&](const auto& entry) {
+             return belongs_to(entry.first, parameter);
+           });
   };
   const bool is_whole = std::ranges::all_of(node_.rings, [&](const package::NodeRing& ring) {
-    return std::ranges::all_of(ring.parameters, is_of);
+    return std::ranges::all_of(ring.parameters, needs_none);
   });
   return is_whole ? state : hooks_.rule_after_nothing();
 }
