@@ -1,6 +1,7 @@
 // Reads the input as the numbers and the text of a message between stages: the header of a pass and
 // its result, or a word. What is read can be said again, and is the same then.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
