@@ -17,8 +17,11 @@ def one_thread():
 
 @pytest.fixture(autouse=True, scope="session")
 def hears_ctrl_c():
-    """What a shell starts in the background ignores SIGINT, and so do the children of the tests."""
+    """What a shell starts in the background ignores SIGINT, and what nohup starts SIGHUP; so would
+    the children of the tests, which inherit what is ignored, and not what is handled."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
