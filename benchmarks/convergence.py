@@ -7,11 +7,11 @@
 
 Every cluster is one provider on one thread, so that clusters of one run are equally fast and no
 gradient is late: what is seen is averaging alone. Every way to train is tried at several learning
-rates and stands for itself at the one it ends best at: at a single rate, whichever likes it wins.
-Curves show the loss of unseen data after every epoch, of the first cluster's weights as they are
-then; a loss is reached where the median of three epochs is. "final" is that of the trained weights,
-after the last averaging. Seconds are those of training, without a look at unseen data. Writes
-convergence_<task>.json and .svg.
+rates, and told by the one at which it ends lowest, and by the one at which it reaches a loss first:
+at a single rate, whichever likes it wins. Curves show the loss of unseen data after every epoch, of
+the first cluster's weights as they are then; a loss is reached where the median of three epochs is.
+"final" is that of the trained weights, after the last averaging. Seconds are those of training,
+without a look at unseen data. Writes convergence_<task>.json and .svg.
 """
 
 import argparse
@@ -99,6 +99,7 @@ def settings(**averaging) -> list[Setting]:
     return [
         Setting(ONE, 1),
         Setting(TWO, 2, often),
+        Setting("2 clusters, every 4", 2, {**often, "reduce_factor": 4}),
         Setting("4 clusters, every 16", 4, often),
         Setting("2 clusters, every 160", 2, seldom),
         Setting(NESTEROV, 2, {**seldom, "outer": "nesterov"}),
@@ -218,17 +219,31 @@ def ratios(numerators: list, denominators: list) -> str:
     return ", ".join("none" if None in (a, b) else f"{a / b:.3f}" for a, b in pairs)
 
 
+def best(by_rate: dict[str, list[dict]], worth: Callable[[list[dict]], float | None]) -> str:
+    """The rate at which this is least."""
+
+    def of(rate: str) -> float:
+        value = worth(by_rate[rate])
+        return math.inf if value is None else value
+
+    return min(by_rate, key=of)
+
+
 def tell(found: dict[str, dict[str, list[dict]]]) -> dict[str, list[dict]]:
-    """Prints every way at the rate at which it ends best; returns those curves, to be drawn."""
-    rates = {
-        name: min(by_rate, key=lambda rate, by_rate=by_rate: mean_final(by_rate[rate]))
-        for name, by_rate in found.items()
-    }
-    chosen = {name: found[name][rate] for name, rate in rates.items()}
-    goal = 2.0 * mean_final(chosen[ONE])
-    print(f"{'':<32} {'rate':>6} {'final loss':>10}   to a loss of {goal:.5f}")
-    for name, curves in chosen.items():
-        updates = mean_crossing(curves, goal, "updates")
+    """Prints how low every way ends, at the rate at which it ends lowest, and how soon it reaches
+    a loss, at the rate at which it is there first. Returns the curves of the latter, to be
+    drawn."""
+    lowest = {name: best(by_rate, mean_final) for name, by_rate in found.items()}
+    goal = 2.0 * mean_final(found[ONE][lowest[ONE]])
+
+    def updates_to_goal(curves: list[dict]) -> float | None:
+        return mean_crossing(curves, goal, "updates")
+
+    first = {name: best(by_rate, updates_to_goal) for name, by_rate in found.items()}
+    print(f"{'':<32} {'rate':>6} {'final loss':>10}   {'rate':>6}   to a loss of {goal:.5f}")
+    for name, by_rate in found.items():
+        curves = by_rate[first[name]]
+        updates = updates_to_goal(curves)
         reached = (
             "not reached by all seeds"
             if updates is None
@@ -236,18 +251,22 @@ def tell(found: dict[str, dict[str, list[dict]]]) -> dict[str, list[dict]]:
             f"{mean_crossing(curves, goal, 'samples'):.0f} samples, "
             f"{mean_crossing(curves, goal, 'seconds'):.1f} s"
         )
-        print(f"{name:<32} {rates[name]:>6} {mean_final(curves):10.5f}   {reached}")
+        final = mean_final(by_rate[lowest[name]])
+        print(f"{name:<32} {lowest[name]:>6} {final:10.5f}   {first[name]:>6}   {reached}")
     for name in (TWO, NESTEROV):
         needed = [
-            [crossing(curve, goal, "updates") for curve in chosen[each]] for each in (name, ONE)
+            [crossing(curve, goal, "updates") for curve in found[each][first[each]]]
+            for each in (name, ONE)
         ]
-        print(f"updates, {name} over one cluster, by seed: {ratios(*needed)}")
-    finals = [[curve["final"] for curve in chosen[name]] for name in (NESTEROV, TWO)]
+        print(f"updates, {name} over one cluster, by seed: {ratios(*needed)}", end="")
+        means = [updates_to_goal(found[each][first[each]]) for each in (name, ONE)]
+        print(f"; of the means: {ratios(means[:1], means[1:])}")
+    finals = [[curve["final"] for curve in found[name][lowest[name]]] for name in (NESTEROV, TWO)]
     mean = statistics.mean(finals[0]) / statistics.mean(finals[1])
     print(
         f"final loss, Nesterov over every 16, by seed: {ratios(*finals)}; of the means: {mean:.3f}"
     )
-    return {f"{name}, rate {rates[name]}": curves for name, curves in chosen.items()}
+    return {f"{name}, rate {rate}": found[name][rate] for name, rate in first.items()}
 
 
 def draw(task: str, results: dict[str, list[dict]], path: Path) -> None:
