@@ -43,6 +43,7 @@ def jobs(effort: Effort) -> Iterator[tuple[str, Callable[[], list[Ratio]]]]:
     yield "memory/stage", lambda: pipeline.measure_memory(effort)
     yield "walkthrough", lambda: starting.measure_epochs(effort)
     yield "start", lambda: starting.measure_start(effort)
+    yield "end", lambda: starting.measure_end(effort)
     yield "link", lambda: links.measure(effort)
     yield "codec", lambda: codec_loss.measure(effort)
     yield "transport", lambda: transporting.measure(effort)
