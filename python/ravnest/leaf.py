@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from ravnest import _C
 from ravnest.structure import Structure
@@ -66,9 +66,17 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     return value
 
 
+def _sampler_of(loader: Any) -> Any:
+    """What draws a DataLoader's order; None where that is not known."""
+    batches = getattr(loader, "batch_sampler", None)
+    if batches is None:
+        return getattr(loader, "sampler", None)
+    return batches.sampler if type(batches) is BatchSampler else None
+
+
 def shuffles_alone(loader: Any) -> bool:
     """A loader whose order comes from the process's random state, which no other shares."""
-    sampler = getattr(loader, "sampler", None)
+    sampler = _sampler_of(loader)
     return (
         isinstance(sampler, torch.utils.data.RandomSampler)
         and sampler.generator is None
@@ -79,7 +87,7 @@ def shuffles_alone(loader: Any) -> bool:
 def is_ordered(loader: Any) -> bool:
     """Every iteration gives the same batches."""
     if isinstance(loader, DataLoader):
-        return isinstance(loader.sampler, SequentialSampler)
+        return isinstance(_sampler_of(loader), SequentialSampler)
     return isinstance(loader, torch.Tensor | list | tuple)
 
 
@@ -142,9 +150,11 @@ def _endless(loader: Iterable) -> Iterator[tuple[int, Any]]:
 
 
 class _Rounds:
-    """Batches of a loader by validation and number: an iteration for each validation."""
+    """Batches of a loader by validation and number: an iteration for each validation. Where older
+    ones come again, the loader is gone through from the first."""
 
     def __init__(self, loader: Iterable, keep: int):
+        self._fresh = twin(loader)
         self._loader = loader
         self._keep = keep
         self._kept: dict[int, Any] = {}
@@ -153,14 +163,10 @@ class _Rounds:
         self._rest: Iterator = iter(())
 
     def at(self, number: int, round_: int, samples: int) -> Any:
+        is_gone = number < self._next and number not in self._kept
+        if round_ < self._round or (round_ == self._round and is_gone):
+            self._rewind(number, round_)
         if round_ != self._round:
-            self._begin(round_)
-        elif number < self._next and number not in self._kept:
-            if not is_ordered(self._loader):
-                raise DataMismatchError(
-                    f"[node] validation batch {number} came again after {self._next}, and the "
-                    f"leaf's test_labels come in another order each time: {self._keep} are kept."
-                )
             self._begin(round_)
         while self._next <= number:
             self._kept[self._next] = self._draw()
@@ -175,6 +181,17 @@ class _Rounds:
             f"[node] the root validates on more batches than the {self._next} of the leaf's "
             f"test_labels. {_SAME_DATA}"
         )
+
+    def _rewind(self, number: int, round_: int) -> None:
+        if shuffles_alone(self._loader):
+            raise DataMismatchError(
+                f"[node] batch {number} of validation {round_ + 1} came again, and the leaf's "
+                f"test_labels come in another order each time: {self._keep} batches are kept. Give "
+                "the loader a generator of its own, DataLoader(generator=…)."
+            )
+        self._loader = twin(self._fresh)
+        self._rest = iter(())
+        self._round = -1
 
     def _begin(self, round_: int) -> None:
         for _ in range(1 if is_ordered(self._loader) else max(1, round_ - self._round)):
