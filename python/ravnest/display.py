@@ -33,7 +33,7 @@ class Display:
         self._lock = threading.Lock()
 
     def expect(self, epochs: int | None, batches: int | None) -> None:
-        """Of the whole run, and of an epoch, where they are known."""
+        """Of the training to come, and of an epoch, where they are known."""
         self._core.expect(epochs or 0, batches or 0)
 
     def tick(self, status: Callable[[], _C.Status]) -> None:

@@ -24,6 +24,9 @@ def _whole_training(train: Callable) -> Callable:
 
         def work() -> Any:
             self._configure()
+            # Whatever was given, prelim_checks complains of it.
+            epochs = self.epochs if isinstance(self.epochs, int) else None
+            self.node.display.expect(epochs, self._length)
             result = None
             if self.node.is_root:
                 self.node.start()
@@ -238,9 +241,7 @@ class Trainer:
             length, size = len(self.train_loader.split(self.batch_size)), self.batch_size
         self.node.batches_per_epoch = length or self.node.batches_per_epoch
         self.node.batch_size = size
-        # Whatever was given, prelim_checks complains of it.
-        epochs = self.epochs if isinstance(self.epochs, int) else None
-        self.node.display.expect(epochs, length)
+        self._length = length
 
 
 def _input_of(batch: Any) -> Any:

@@ -67,7 +67,7 @@ LogLevel parse_log_level(const std::string& name) {
 }
 
 void Display::expect(std::int64_t epochs, std::int64_t batches_per_epoch) {
-  epochs_ = epochs;
+  epochs_ += epochs;
   batches_ = batches_per_epoch;
 }
 

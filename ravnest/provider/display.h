@@ -40,7 +40,7 @@ class Display {
 
   explicit Display(DisplayOptions options) : options_(std::move(options)) {}
 
-  // Of the whole run, where they are known; 0 where not.
+  // Of the training to come, which others may have been before; 0 where they are not known.
   void expect(std::int64_t epochs, std::int64_t batches_per_epoch);
 
   // Time for tick(): asking for a status costs something.

@@ -68,6 +68,16 @@ TEST(Display, SaysSeldomHowItGoes) {
   EXPECT_EQ(std::ranges::count(shown.text, '\n'), 1) << "every ten seconds";
 }
 
+TEST(Display, ASecondTrainingGoesOnCounting) {
+  Shown shown;
+  shown.display.expect(2, 10);
+  shown.display.expect(1, 10);
+  Provider::Status status;
+  status.passes = 25;
+  EXPECT_TRUE(shown.display.progress(status, shown.now)
+                  .starts_with("node_0 (root), epoch 3/3, batch 5/10, loss 0, "));
+}
+
 TEST(Display, ShowsWhatIsKnown) {
   Shown shown;
   Provider::Status status;
