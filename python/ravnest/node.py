@@ -211,7 +211,7 @@ class Node:
         self._has_said = False  # what it goes on from
         self._ended_passes = 0  # of them, when the last training was ended
         self._trainings = 0  # that have ended
-        self._validations = 0  # that were begun
+        self._validations = 0  # that were begun; elsewhere than at the root: waited for
         self._validation_batches: int | None = None  # submitted in the open one
 
     # Who this is.
@@ -270,7 +270,6 @@ class Node:
             accuracy_file=os.fspath(self._loss_file.with_name(_ACCURACIES)),
             criterion=None if self.criterion is None or not self._leaf else self._leaf.grade,
             score=self._leaf.score if self._leaf and self._leaf.scores else None,
-            on_learned=self.rule.note_loss if self.rule.wants_losses else None,
             on_notice=self.display.notice,
             on_averaged=self.display.averaged,
             on_checkpoint=self.display.kept,
@@ -469,7 +468,8 @@ class Node:
             self.end_validation()
             seen = self._validations - 1  # one before may be on its way
         else:
-            seen = self._provider.wait_for_validation(-1, 0)
+            seen = max(self._validations, self._provider.validations_in_training())
+            self._validations = seen + 1
         self._until(lambda: self._more(self._provider.wait_for_validation(seen, _TICK), seen))
         _, correct, counted = self._provider.last_validation()
         return 100.0 * correct / counted if counted else None

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import weakref
 from numbers import Real
 from typing import Any
 
@@ -123,7 +122,6 @@ class Rule:
         self.step_on_epoch = True
         self.max_norm = max_norm
         self.warmup_updates = warmup_updates
-        self._made: weakref.WeakSet[PythonRule] = weakref.WeakSet()
         self._native = find_native(optimizer, self.params)
         if self._native is None:
             PythonRule(self)  # whose complaint comes now, and not in mid-run
@@ -158,23 +156,11 @@ class Rule:
     def _native_scheduler(self) -> Native | None:
         return find_native_scheduler(self.scheduler, self.scheduler_params)
 
-    @property
-    def wants_losses(self) -> bool:
-        """The scheduler steps by how the loss goes, which `note_loss` tells."""
-        kind = self.scheduler
-        return isinstance(kind, type) and issubclass(kind, lr_scheduler.ReduceLROnPlateau)
-
-    def note_loss(self, loss: float) -> None:
-        for made in self._made:
-            made.note_loss(loss)
-
     def make(self) -> "dict[str, Any] | PythonRule":
         """For the stage's thread: the options of a native rule, or what does it in Python. A
         stage may make one to try something out."""
         if not self.is_native:
-            made = PythonRule(self)
-            self._made.add(made)
-            return made
+            return PythonRule(self)
         name, options = self._native
         scheduler, scheduler_options = (
             (None, {}) if self.scheduler is None else self._native_scheduler
@@ -201,7 +187,12 @@ class Rule:
             return optimizer, None
         scheduler = self.scheduler
         if isinstance(scheduler, str):
-            scheduler = getattr(lr_scheduler, scheduler)
+            scheduler = getattr(lr_scheduler, scheduler, None)
+            if not isinstance(scheduler, type):
+                raise ValueError(
+                    "[optim] expected lr_scheduler to be a class of torch.optim.lr_scheduler, or "
+                    f"its name, got {self.scheduler!r}."
+                )
         return optimizer, scheduler(optimizer, **self.scheduler_params)
 
 
@@ -222,8 +213,7 @@ class PythonRule:
             )
         self._updates = 0
         self._steps = 0  # the scheduler's
-        self._told: list[float] = []  # losses, by which it steps
-        self._losses: list[float] = []  # since then
+        self._losses: list[float] = []  # since then, where it goes by them
 
     def step(
         self,
@@ -250,6 +240,11 @@ class PythonRule:
         if self._rule.step_on_epoch:
             self._step_scheduler()
 
+    @property
+    def follows_loss(self) -> bool:
+        """The scheduler steps by how the loss goes, which `note_loss` tells before each update."""
+        return isinstance(self._scheduler, lr_scheduler.ReduceLROnPlateau)
+
     def note_loss(self, loss: float) -> None:
         self._losses.append(loss)
 
@@ -262,7 +257,10 @@ class PythonRule:
         kept = {
             "updates": self._updates,
             "steps": self._steps,
-            "told": self._told,
+            "losses": self._losses,
+            "plateau": _packed(self._scheduler.state_dict(), "plateau", tensors)
+            if self.follows_loss
+            else None,
             "group": _packed(self._group(), "group", tensors),
             "state": {
                 name: _packed(dict(self._optimizer.state.get(parameter, {})), name, tensors)
@@ -285,8 +283,13 @@ class PythonRule:
         kept = json.loads(texts["python"])
         self._bind(values)
         self._updates = kept["updates"]
-        for step in range(kept["steps"]):
-            self._take_step(kept["told"][step] if self._rule.wants_losses else None)
+        self._losses = kept["losses"]
+        if self.follows_loss:
+            self._steps = kept["steps"]
+            self._scheduler.load_state_dict(_unpacked(kept["plateau"], tensors))
+        else:
+            for _ in range(kept["steps"]):
+                self._take_step()
         self._optimizer.param_groups[0].update(_unpacked(kept["group"], tensors))
         for name, parameter in self._parameters.items():
             state = _unpacked(kept["state"].get(name, {"dict": []}), tensors)
@@ -322,19 +325,15 @@ class PythonRule:
     def _step_scheduler(self) -> None:
         if self._scheduler is None:
             return
-        loss = None
-        if self._rule.wants_losses:
-            loss = sum(self._losses) / max(1, len(self._losses))
+        if not self.follows_loss:
+            self._take_step()
+        elif self._losses:  # else nothing was learned from since the last step
+            self._take_step(sum(self._losses) / len(self._losses))
             self._losses.clear()
-        self._take_step(loss)
 
-    def _take_step(self, loss: float | None) -> None:
+    def _take_step(self, *loss: float) -> None:
         self._steps += 1
-        if loss is None:
-            self._scheduler.step()
-        else:
-            self._told.append(loss)
-            self._scheduler.step(loss)
+        self._scheduler.step(*loss)
 
     def _group(self) -> dict[str, Any]:
         return {k: v for k, v in self._optimizer.param_groups[0].items() if k != "params"}

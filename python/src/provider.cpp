@@ -166,6 +166,9 @@ void bind_class(py::module_& module) {
           },
           py::arg("seen"), py::arg("timeout"), Release())
       .def(
+          "validations_in_training",
+          [](const PythonProvider& self) { return self->validations_in_training(); }, Release())
+      .def(
           "last_validation",
           [](const PythonProvider& self) {
             const PassResult result = self->last_validation();

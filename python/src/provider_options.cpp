@@ -16,6 +16,14 @@ using provider::PassResult;
 using provider::ProviderCallbacks;
 using provider::ProviderOptions;
 
+BoundProgram copy_of(const BoundProgram& program) {
+  engine::WeightMap weights;
+  for (const auto& [name, tensor] : program.weights()) {
+    weights.emplace(name, tensor.detach().clone().set_requires_grad(tensor.requires_grad()));
+  }
+  return {program.program(), std::move(weights)};
+}
+
 provider::Schedule to_schedule(const std::string& name) {
   using provider::Schedule;
   return named<Schedule>("schedule", name,
@@ -88,11 +96,6 @@ ProviderCallbacks to_callbacks(Given& given) {
       return call_python([&] { return to_result(ask(*score, header, outputs)); });
     };
   }
-  if (const Shared on_learned = given.take_shared("on_learned")) {
-    callbacks.on_learned = [on_learned](const PassHeader&, const PassResult& result) {
-      call_python([&] { (*on_learned)(result.loss); });
-    };
-  }
   if (const Shared on_notice = given.take_shared("on_notice")) {
     callbacks.on_notice = [on_notice](const transport::Notice& notice) {
       call_python([&] { (*on_notice)(notice); });
@@ -125,7 +128,7 @@ ProviderOptions to_provider_options(Given& given) {
   given.take("name", options.name);
   if (const py::object program = given.take("program"); !program.is_none()) {
     const auto core = program.cast<std::shared_ptr<BoundProgram>>();
-    options.make_program = [core] { return BoundProgram(core->snapshot()); };
+    options.make_program = [core] { return copy_of(*core); };
   }
   if (const Shared make = given.take_shared("make_rule")) {
     options.make_rule = [make] { return call_python([&] { return make_rule((*make)()); }); };

@@ -25,7 +25,8 @@ Tensors trained(const engine::WeightMap& weights) {
 // use elsewhere was copied.
 class PythonRule : public provider::UpdateRule {
  public:
-  explicit PythonRule(py::object rule) : rule_(share(std::move(rule))) {}
+  explicit PythonRule(py::object rule)
+      : rule_(share(std::move(rule))), follows_loss_(rule_->attr("follows_loss").cast<bool>()) {}
 
   void apply(const engine::GradientStep& step, engine::WeightVersions& weights) override {
     weights.update(step.names, [](const std::string&, const at::Tensor& value, at::Tensor& result) {
@@ -42,6 +43,12 @@ class PythonRule : public provider::UpdateRule {
     }
     const Tensors values = trained(weights.current()->weights);
     call_python([&] { rule_->attr("step")(values, gradients, step.delay, step.is_rest); });
+  }
+
+  void note_loss(double loss) override {
+    if (follows_loss_) {
+      call_python([&] { rule_->attr("note_loss")(loss); });
+    }
   }
 
   void start_epoch() override {
@@ -67,6 +74,7 @@ class PythonRule : public provider::UpdateRule {
 
  private:
   Shared rule_;
+  const bool follows_loss_;
 };
 
 template <typename Value>

@@ -45,7 +45,9 @@ enum class Word : std::int64_t {
   // counted from. To the requester: it begins; numbers:
   // the training passes learned from, or -1; the generation is what requests must carry.
   kRun = 1,
-  kTrainingEnd,    // from the root: every pass was learned from; numbers: the round and the passes
+  // From the root: every pass was learned from; numbers: the round and the passes. Back to it from
+  // the leaf: all have ended that training, and saved what they were to.
+  kTrainingEnd,
   kValidationEnd,  // from the root: numbers: the round and the results' sums
   kHello,          // towards the root: a stage was started
   kStop,           // both ways: numbers: exit code; text: why

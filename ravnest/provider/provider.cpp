@@ -38,6 +38,16 @@ std::string draw_run_id() {
   return text;
 }
 
+// The caller may fill its tensors anew while the pass is under way.
+std::vector<c10::IValue> copied(std::vector<c10::IValue> values) {
+  for (c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      value = value.toTensor().detach().clone();
+    }
+  }
+  return values;
+}
+
 // Leaves of several clusters may work in one folder.
 std::filesystem::path file_of_cluster(const std::filesystem::path& file, std::size_t cluster) {
   if (file.empty() || cluster == 0) {
@@ -119,6 +129,12 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
   make_averaging();
 }
 
+void Provider::Impl::notify(const transport::Notice& notice) const {
+  if (callbacks_.on_notice) {
+    callbacks_.on_notice(notice);
+  }
+}
+
 void Provider::Impl::make_averaging() {
   if (!Averaging::is_needed(node_)) {
     return;
@@ -127,10 +143,7 @@ void Provider::Impl::make_averaging() {
   hooks.post = [this](std::function<void()> task) {
     loop_->post([task = std::move(task)](engine::Stage&) { task(); });
   };
-  // Read anew: the stage trains in the memory of the file that it was made from.
-  hooks.initial = [this] {
-    return engine::BoundProgram(package::read_stage(options_.node_data, node_).program).weights();
-  };
+  hooks.initial = [this] { return read_program().weights(); };
   hooks.rule_after_nothing = [this] { return rule_after_nothing(*stage_); };
   hooks.on_changed = [this] { loop_->on_weights_changed(); };
   hooks.on_news = [this](const AveragingNews& news) {
@@ -144,9 +157,7 @@ void Provider::Impl::make_averaging() {
     }
   };
   hooks.on_notice = [this](const std::string& text, transport::NoticeKind kind) {
-    if (callbacks_.on_notice) {
-      callbacks_.on_notice({.kind = kind, .peer = "averaging", .channel = "reduce", .text = text});
-    }
+    notify({.kind = kind, .peer = "averaging", .channel = "reduce", .text = text});
   };
   AveragingOptions averaging = options_.averaging;
   averaging.is_network_trusted = options_.is_network_trusted;
@@ -184,9 +195,8 @@ void Provider::Impl::make_transport() {
       callbacks_.on_unreached(notice.peer, notice.obstacle);
     }
     // What becomes of other clusters is for the averaging to say.
-    const bool is_ours = !notice.channel.starts_with("reduce.");
-    if (callbacks_.on_notice && is_ours) {
-      callbacks_.on_notice(notice);
+    if (!notice.channel.starts_with("reduce.")) {
+      notify(notice);
     }
   };
   transport_ = transport::make_grpc_transport(grpc, options);
@@ -264,7 +274,7 @@ bool Provider::Impl::submit(PassHeader header, const std::vector<c10::IValue>& i
       return true;
     }
   }
-  loop_->submit(header, inputs);
+  loop_->submit(header, copied(inputs));
   return true;
 }
 
@@ -404,6 +414,11 @@ std::int64_t Provider::wait_for_validation(std::int64_t seen, Milliseconds timeo
   impl_->wait([&] { return impl_->validations_ > seen; }, timeout);
   const std::lock_guard lock(impl_->mutex_);
   return impl_->validations_;
+}
+
+std::int64_t Provider::validations_in_training() const {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->trained_validations_;
 }
 
 PassResult Provider::last_validation() const {

@@ -30,7 +30,8 @@ struct ProviderOptions {
   std::filesystem::path node_data = "node_data";
   std::string name;    // "node_0"
   std::string listen;  // "0.0.0.0:8081"; empty: at the address that the plan has
-  // Replaces the stored sub-model; takes and gives what that one does.
+  // Replaces the stored sub-model; takes and gives what that one does. Of tensors of its own each
+  // time: a run that begins anew does not begin with what the last has learned.
   std::function<engine::BoundProgram()> make_program;
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
 
@@ -119,7 +120,7 @@ class Provider {
 
   // At the root. Training passes that a resumed run has behind it are passed over. The header's
   // pass and generation are ours to set; `purpose`, `epoch`, `samples` and parts the caller's.
-  // Waits for room: false at the deadline, and the pass was not taken.
+  // Waits for room: false at the deadline, and the pass was not taken. Tensors are copied.
   bool submit(PassHeader header, const std::vector<c10::IValue>& inputs, Milliseconds timeout);
   // Until every pass that was submitted has begun; is done.
   bool wait_until_begun(Milliseconds timeout);
@@ -136,6 +137,8 @@ class Provider {
   // `seen`. Also returns where the run is over.
   std::int64_t wait_for_training(std::int64_t seen, Milliseconds timeout);
   std::int64_t wait_for_validation(std::int64_t seen, Milliseconds timeout);
+  // Those that ended before the last training did.
+  std::int64_t validations_in_training() const;
   PassResult last_validation() const;  // loss and counts, summed over its samples
   bool is_over() const;
   // Whether its loop gets on, or waits for others.

@@ -36,16 +36,19 @@ class Provider::Impl : public LoopListener {
   bool is_training_whole() override { return !averaging_ || averaging_->finish(); }
   ReadyStage prepare(const std::string& run) override;
   void on_joined(std::int64_t passes) override;
+  void on_missed(std::int64_t passes, std::int64_t next) override;
   std::optional<LossAndGradients> criterion(const PassHeader& header,
                                             const std::vector<c10::IValue>& outputs) override;
   PassResult score(const PassHeader& header, const std::vector<c10::IValue>& inputs,
                    const std::vector<c10::IValue>& outputs) override;
   void on_epoch(std::int64_t epoch) override;
+  void on_loss(double loss) override { rule_->note_loss(loss); }
   void on_learned(const PassHeader& header, const PassResult& result, bool is_update) override;
   void on_refused(const std::string& sender, const std::string& text) override;
   void on_done(const PassHeader& header, const PassResult& result,
                std::vector<c10::IValue> outputs) override;
   void on_word(const Control& control) override;
+  void on_trained(const Control& control) override;
   void on_over(const std::exception_ptr& error) override;
 
  private:
@@ -55,6 +58,7 @@ class Provider::Impl : public LoopListener {
   void make_averaging();
   void share_cores() const;
   void end_training(const Control& control);
+  void count_training(const Control& control);
   void record_accuracy(std::int64_t round, const PassResult& sums);
   void listen_to_requester();
   void on_request(transport::Delivery delivery);
@@ -68,6 +72,10 @@ class Provider::Impl : public LoopListener {
   bool ends_run() const;
   void save_on_loop(engine::Stage& stage, bool is_interrupted = false);
   void report(transport::Message message);
+  void notify(const transport::Notice& notice) const;
+  // What the plan begins with, read anew: a stage trains in the memory of the file that it was made
+  // from.
+  engine::BoundProgram read_program() const;
   std::unique_ptr<engine::Stage> make_stage(const Checkpoint* checkpoint);
   RuleState rule_after_nothing(engine::Stage& stage) const;
 
@@ -100,6 +108,7 @@ class Provider::Impl : public LoopListener {
   std::int64_t validation_rounds_ = 0;
   std::int64_t trainings_ = 0;
   std::int64_t validations_ = 0;
+  std::int64_t trained_validations_ = 0;  // before the last training's end
   PassResult last_validation_;
   std::deque<std::vector<c10::IValue>> predictions_;
   bool is_kept_ = false;  // this node ends, and a checkpoint stays

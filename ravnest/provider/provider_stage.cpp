@@ -74,6 +74,8 @@ ReadyStage Provider::Impl::prepare(const std::string& run) {
     }
   }
   has_recorded_ = false;
+  learned_epoch_ = -1;
+  batch_loss_ = 0.0;
   found_.reset();
   stage_ = ready.stage.get();
   if (averaging_) {
@@ -88,6 +90,7 @@ ReadyStage Provider::Impl::prepare(const std::string& run) {
     run_ = run;
     status_.passes = status_.resumed = std::max<std::int64_t>(ready.passes, 0);
     status_.epoch = ready.epoch;
+    status_.samples = 0;
     status_.rate = rule_->rate();
   }
   changed_.notify_all();
@@ -106,6 +109,18 @@ void Provider::Impl::on_joined(std::int64_t passes) {
   status_.rate = rule_->rate();
 }
 
+void Provider::Impl::on_missed(std::int64_t passes, std::int64_t next) {
+  const std::string from =
+      passes > 0 ? concat("from its checkpoint of ", passes, " passes")
+      : averaging_
+          ? std::string("from the weights of the other clusters")
+          : concat("from the plan's weights, since it has no checkpoint (checkpoint_every=",
+                   options_.checkpoint_every, ")");
+  notify({.kind = transport::NoticeKind::kWarning,
+          .text = concat(options_.name, " was started again and goes on ", from,
+                         ": what it had learned from ", next - passes, " more is lost.")});
+}
+
 RuleState Provider::Impl::rule_after_nothing(engine::Stage& stage) const {
   const at::NoGradGuard no_grad;
   const auto scratch = options_.make_rule();
@@ -122,9 +137,14 @@ RuleState Provider::Impl::rule_after_nothing(engine::Stage& stage) const {
   return scratch->state();
 }
 
+engine::BoundProgram Provider::Impl::read_program() const {
+  return engine::BoundProgram(package::read_stage(options_.node_data, node_).program);
+}
+
 std::unique_ptr<engine::Stage> Provider::Impl::make_stage(const Checkpoint* checkpoint) {
-  engine::BoundProgram program =
-      options_.make_program ? options_.make_program() : engine::BoundProgram(files_.program);
+  engine::BoundProgram program = options_.make_program ? options_.make_program()
+                                 : stage_ != nullptr   ? read_program()
+                                                       : engine::BoundProgram(files_.program);
   program.to(options_.device);
   if (checkpoint != nullptr) {
     const at::NoGradGuard no_grad;
@@ -293,12 +313,8 @@ void Provider::Impl::on_done(const PassHeader& header, const PassResult& result,
 }
 
 void Provider::Impl::on_refused(const std::string& sender, const std::string& text) {
-  if (callbacks_.on_notice) {
-    callbacks_.on_notice({.kind = transport::NoticeKind::kRefused,
-                          .peer = sender,
-                          .channel = "values",
-                          .text = text});
-  }
+  notify(
+      {.kind = transport::NoticeKind::kRefused, .peer = sender, .channel = "values", .text = text});
 }
 
 void Provider::Impl::report(transport::Message message) {
@@ -349,18 +365,29 @@ void Provider::Impl::on_word(const Control& control) {
       record_accuracy(round_of(control), sums);
     }
   }
-  {
+  if (control.word == Word::kValidationEnd) {
     const std::lock_guard lock(mutex_);
-    auto& count = control.word == Word::kTrainingEnd ? trainings_ : validations_;
-    count = std::max(count, round_of(control));
-    if (control.word == Word::kValidationEnd) {
-      last_validation_ = sums;
-    }
+    validations_ = std::max(validations_, round_of(control));
+    last_validation_ = sums;
+  } else if (node_.stage > 0) {
+    count_training(control);
   }
   changed_.notify_all();
   if (reports_) {
     report(to_message(control));
   }
+}
+
+// Who waits for the root finds the weights of all stages on disk.
+void Provider::Impl::on_trained(const Control& control) { count_training(control); }
+
+void Provider::Impl::count_training(const Control& control) {
+  {
+    const std::lock_guard lock(mutex_);
+    trainings_ = std::max(trainings_, round_of(control));
+    trained_validations_ = validations_;
+  }
+  changed_.notify_all();
 }
 
 void Provider::Impl::on_over(const std::exception_ptr& error) {
@@ -370,9 +397,7 @@ void Provider::Impl::on_over(const std::exception_ptr& error) {
   try {
     leave_files(error);
   } catch (const std::exception& failed) {
-    if (callbacks_.on_notice) {
-      callbacks_.on_notice({.kind = transport::NoticeKind::kFailed, .text = failed.what()});
-    }
+    notify({.kind = transport::NoticeKind::kFailed, .text = failed.what()});
   }
   {
     const std::lock_guard lock(mutex_);

@@ -304,6 +304,7 @@ bool StageLoop::take_inbox(bool may_wait) {
     }
     arrivals.swap(arrivals_);
     submitted.swap(submitted_);
+    status_.queued += submitted.size();  // until they are published as what they become
     std::ranges::move(calls_, std::back_inserter(pending_calls_));
     calls_.clear();
   }
@@ -329,6 +330,8 @@ void StageLoop::sort(Arrival arrival) {
       stop_with(control);
     } else if (control.word == Word::kHello) {
       on_hello(control);
+    } else if (control.word == Word::kTrainingEnd && arrival.channel == Channel::kBackward) {
+      tell_trained(control);
     } else if (arrival.channel == Channel::kForward) {
       if (control.word == Word::kRun) {
         // The passes before it will come again, and must not hold it up.
@@ -425,8 +428,12 @@ void StageLoop::sort_tied(transport::Delivery& delivery) {
     throw_invalid("[provider] values came of parameters that we do not share.");
   }
   options_.foreseen.check_shared(home->second.names, tensors);
-  CopyValues copies{.passes = message.pass, .values = std::move(tensors)};
-  if (stage_) {
+  CopyValues copies{
+      .generation = message.epoch, .passes = message.pass, .values = std::move(tensors)};
+  if (copies.generation < generation_) {
+    return;  // they come again with every generation
+  }
+  if (copies.generation == generation_) {
     set_copies(delivery.from, copies);
   } else {
     early_copies_[delivery.from] = std::move(copies);

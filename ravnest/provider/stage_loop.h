@@ -111,8 +111,13 @@ class LoopListener {
   // At the leaf: how good the outputs of a validation pass are.
   virtual PassResult score(const PassHeader& header, const std::vector<c10::IValue>& inputs,
                            const std::vector<c10::IValue>& outputs) = 0;
+  // This stage was started again, and will not see the passes from `passes` to before `next`, which
+  // it had learned from or others have.
+  virtual void on_missed(std::int64_t passes, std::int64_t next) = 0;
   // Before the first pass of each of the data's epochs but the first.
   virtual void on_epoch(std::int64_t epoch) = 0;
+  // A training pass is about to be learned from.
+  virtual void on_loss(double loss) = 0;
   // A training pass was learned from.
   virtual void on_learned(const PassHeader& header, const PassResult& result, bool is_update) = 0;
   // An update is skipped because of this sender, where one is to blame; the first of several in a
@@ -124,6 +129,8 @@ class LoopListener {
   // kTrainingEnd (again where stages were started anew) and kValidationEnd, with the sums of its
   // results. Their first number is the caller's.
   virtual void on_word(const Control& control) = 0;
+  // At the root: on_word is behind all stages with this kTrainingEnd.
+  virtual void on_trained(const Control& control) = 0;
   // Once, at the end: empty where all went well.
   virtual void on_over(const std::exception_ptr& error) = 0;
 };
@@ -238,6 +245,7 @@ class StageLoop {
     transport::Credit credit;  // until their generation begins
   };
   struct CopyValues {
+    std::int64_t generation = 0;
     std::int64_t passes = 0;  // that are in them
     std::vector<at::Tensor> values;
   };
@@ -275,6 +283,7 @@ class StageLoop {
   void do_control(const Control& control);
   void start_run(const Control& control);
   void end_training(Control control);
+  void tell_trained(const Control& control);
   void start_generation();
   void send_hello(std::int64_t generation);
   void on_hello(const Control& control);
@@ -348,7 +357,7 @@ class StageLoop {
   std::map<std::int64_t, std::map<std::string, std::vector<at::Tensor>>> tied_gradients_;
   std::map<std::string, std::int64_t> tied_through_;  // by home: passes that its values have
   std::map<std::string, std::int64_t> final_copies_;  // by home: the training that they end
-  std::map<std::string, CopyValues> early_copies_;    // by home, from before there was a stage
+  std::map<std::string, CopyValues> early_copies_;    // by home, of a generation to come
   std::set<std::string> awaited_homes_;  // of a stage that joins: nothing is learned before
   std::deque<Call> pending_calls_;
   std::int64_t learned_ = 0;  // training passes, all of the first

@@ -170,11 +170,14 @@ void StageLoop::note_start(const PassHeader& header) {
   if (!header.is_training() || header.pass <= learned_ || stage().in_flight() > 0) {
     return;
   }
-  const bool is_joining = learned_ == ReadyStage::kUnknown;
+  const std::int64_t before = learned_;
+  const bool is_joining = before == ReadyStage::kUnknown;
   learned_ =
       start_of_update(header.pass + static_cast<std::int64_t>(options_.update_frequency) - 1);
   if (is_joining) {
     listener_.on_joined(learned_);
+  } else {
+    listener_.on_missed(before, header.pass);
   }
   send_tied_values();
 }
@@ -225,6 +228,23 @@ void StageLoop::end_training(Control control) {
   send_control(outlets_.next, control);
   publish();  // who waits for the end sees the last update
   listener_.on_word(control);
+  if (options_.is_leaf()) {
+    control.generation = generation_;
+    tell_trained(control);
+  }
+}
+
+// Whoever passes it on has ended the training itself, on this thread. One of an earlier generation
+// may come to a stage that was started again, and has not.
+void StageLoop::tell_trained(const Control& control) {
+  if (control.generation != generation_) {
+    return;
+  }
+  if (options_.is_root()) {
+    listener_.on_trained(control);
+  } else {
+    send_control(outlets_.previous, control);
+  }
 }
 
 void StageLoop::start_run(const Control& control) {
@@ -240,9 +260,6 @@ void StageLoop::start_run(const Control& control) {
       if (learned_ == ReadyStage::kUnknown) {
         awaited_homes_.insert(home);
       }
-    }
-    for (const auto& [home, copies] : std::exchange(early_copies_, {})) {
-      set_copies(home, copies);
     }
     if (options_.is_root()) {
       count_updates_from(learned_);
@@ -260,6 +277,13 @@ void StageLoop::start_run(const Control& control) {
       inputs.credit.release();
     }
   }
+  for (const auto& [home, copies] : early_copies_) {
+    if (copies.generation == generation_) {
+      set_copies(home, copies);
+    }
+  }
+  std::erase_if(early_copies_,
+                [&](const auto& entry) { return entry.second.generation <= generation_; });
   stage().drop_all();
   backwards_.clear();
   tied_gradients_.clear();
@@ -449,6 +473,9 @@ void StageLoop::finish_backward(const PassHeader& header, const PassResult& resu
                                 const std::vector<at::Tensor>& gradients) {
   const bool counts = header.pass >= learned_;
   const std::uint64_t updates = stage().updates();
+  if (counts && !header.is_refused) {
+    listener_.on_loss(result.loss);
+  }
   const std::vector<at::Tensor> found = stage().backward(header.pass, gradients, counts);
   const bool is_update = stage().updates() != updates;
   if (!options_.is_root()) {
@@ -510,6 +537,7 @@ void StageLoop::send_tied_values(std::int64_t final_round) {
     transport::Message message;
     message.kind = MessageKind::kForward;
     message.pass = learned_;
+    message.epoch = generation_;
     message.fields = {final_round};
     std::vector<at::Tensor> values;
     for (const std::string& name : copies.names) {

@@ -25,6 +25,8 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
+  // Of a pass that the next update takes in.
+  virtual void note_loss(double) {}
   virtual void apply(const engine::GradientStep& step, engine::WeightVersions& weights) = 0;
   // The data's next epoch begins.
   virtual void start_epoch() = 0;

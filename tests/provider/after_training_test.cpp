@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
 
 #include "ravnest/package/trained.h"
 #include "ravnest/provider/checkpoint.h"
@@ -91,6 +92,29 @@ TEST(TrainedRun, TheNextRunStartsAfresh) {
     EXPECT_EQ(cluster.at(stage).status().passes, 3);
   }
   EXPECT_EQ(cluster.losses().size(), 3U);
+  cluster.close();
+}
+
+// The root used to say so as soon as it had told the others.
+TEST(TrainedRun, TheRootSaysThatItIsTrainedWhenAllHaveSaved) {
+  TestCluster cluster({2, 4}, {.save = true});
+  std::promise<void> may_save;
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    cluster.start(stage, {.on_saved = [&, stage](const std::filesystem::path&, std::int64_t) {
+                    if (stage == 1) {
+                      may_save.get_future().wait();
+                    }
+                  }});
+  }
+  cluster.train(make_batches(6));
+  cluster.root().end_training();
+  ASSERT_EQ(cluster.leaf().wait_for_training(0, kLong), 1);
+  EXPECT_EQ(cluster.root().wait_for_training(0, Milliseconds(0)), 0);
+  may_save.set_value();
+  EXPECT_EQ(cluster.root().wait_for_training(0, kLong), 1);
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    EXPECT_EQ(package::read_trained(cluster.folder(), cluster.node(stage)).passes, 6U) << stage;
+  }
   cluster.close();
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <latch>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -282,6 +283,77 @@ TEST_P(Restart, GoesOnFromTheLastCheckpoint) {
   EXPECT_LE(restarted.loop.updates, 80U - 10U);
   cluster.close();
   EXPECT_EQ(cluster.losses().size(), 80U);
+}
+
+// They used to begin with what they had learned from the root's first try.
+TEST(Provider, ARootWithoutACheckpointBeginsAnewWithAllOthers) {
+  const auto batches = make_batches(12);
+  const ProviderOptions options{.schedule = Schedule::kSync, .save = true};
+  TestCluster once({2, 4}, options);
+  once.start_all();
+  once.train(batches);
+  once.end_training();
+  TestCluster cluster({2, 4}, options);
+  cluster.start_all();
+  cluster.train({batches.begin() + 6, batches.end()});
+  ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+  cluster.kill(0);
+  cluster.start(0);
+  cluster.train(batches);
+  cluster.end_training();
+  for (std::size_t stage = 0; stage < cluster.size(); ++stage) {
+    expect_equal(cluster.at(stage).weights(), once.at(stage).weights());
+    EXPECT_EQ(cluster.at(stage).status().samples, once.at(stage).status().samples);
+  }
+  EXPECT_EQ(cluster.losses(), once.losses());
+  once.close();
+  cluster.close();
+}
+
+TEST(Provider, AStageThatComesBackSaysWhatItHasLost) {
+  for (const std::int64_t every : {4, 0}) {
+    TestCluster cluster({2, 4}, {.checkpoint_every = every});
+    cluster.start_all();
+    const auto batches = make_batches(12);
+    cluster.train({batches.begin(), batches.begin() + 6});
+    ASSERT_TRUE(cluster.root().wait_until_idle(kLong));
+    cluster.kill(1);
+    std::mutex mutex;
+    std::string said;
+    cluster.start(1, {.on_notice = [&](const transport::Notice& notice) {
+                    const std::lock_guard lock(mutex);
+                    said += notice.text + "\n";
+                  }});
+    cluster.train({batches.begin() + 6, batches.end()});
+    cluster.end_training();
+    cluster.close();
+    const std::string wanted =
+        every > 0 ? "node_1 was started again and goes on from its checkpoint of 4 passes: what it "
+                    "had learned from 2 more is lost."
+                  : "node_1 was started again and goes on from the plan's weights, since it has no "
+                    "checkpoint (checkpoint_every=0): what it had learned from 6 more is lost.";
+    EXPECT_NE(said.find(wanted), std::string::npos) << said;
+  }
+}
+
+TEST(Provider, InputsMayBeFilledAnewOnceTheyAreSubmitted) {
+  const auto batches = make_batches(8);
+  TestCluster wanted({3}, {.schedule = Schedule::kSync});
+  wanted.start_all();
+  wanted.train(batches);
+  wanted.end_training();
+  TestCluster cluster({3}, {.schedule = Schedule::kSync});
+  cluster.start_all();
+  const Batch filled{at::empty({8, 4}), at::empty({8, 4})};
+  for (const Batch& batch : batches) {
+    filled.x.copy_(batch.x);
+    filled.t.copy_(batch.t);
+    cluster.train({filled});
+  }
+  cluster.end_training();
+  EXPECT_EQ(cluster.losses(), wanted.losses());
+  wanted.close();
+  cluster.close();
 }
 
 // Its updates used to be of other passes than those of the others from there on.

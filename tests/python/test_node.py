@@ -11,12 +11,12 @@ import zoo
 from local_cluster import Cluster, free_ports, plan, read_numbers, write_pool
 from torch import nn
 from torch.optim import lr_scheduler
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 import ravnest
 from ravnest import Node, Program
 from ravnest.leaf import DataMismatchError, Leaf, count_correct
-from ravnest.optim import Rule
+from ravnest.optim import PythonRule, Rule
 
 UPDATES = 50
 
@@ -242,7 +242,7 @@ def test_the_state_of_an_optimizer_in_python_goes_into_tensors_and_text(
 
     def work(rule, values, steps):
         for step in steps:
-            rule.note_loss(float(step))
+            rule.note_loss(float(step))  # as the stage does, before each update
             gradients = {name: torch.full_like(values[name], 0.1 * step) for name in ("a", "b")}
             rule.step(values, gradients, delay=2)
 
@@ -278,7 +278,8 @@ def test_gradients_of_several_batches_make_an_update(tmp_path):
     assert_close(cluster.losses(), task.eager_losses(torch.optim.SGD, {"lr": 0.1}, every=4))
 
 
-def test_a_scheduler_that_follows_the_loss(tmp_path):
+@pytest.mark.parametrize("on_epoch", [True, False])
+def test_a_scheduler_that_follows_the_loss(tmp_path, on_epoch):
     task = Task("mlp", batches=5)
     cluster = Cluster(
         tmp_path,
@@ -288,17 +289,28 @@ def test_a_scheduler_that_follows_the_loss(tmp_path):
         optimizer_params={"lr": 0.0},
         lr_scheduler=lr_scheduler.ReduceLROnPlateau,
         lr_scheduler_params={"patience": 0, "factor": 0.5, "mode": "min"},
+        lr_step_on_epoch_change=on_epoch,
         criterion=task.loss,
         labels=task.loader,
     )
     rule = cluster.root.rule
-    kept, make = [], rule.make
-    rule.make = lambda: kept.append(make()) or kept[-1]
+    told = []
+
+    def make():
+        made = PythonRule(rule)
+        step = made._take_step
+        made._take_step = lambda loss: told.append(loss) or step(loss)
+        return made
+
+    rule.make = make
     cluster.train(task.loader, epochs=4)
     assert not cluster.errors
-    (made,) = kept
-    assert len(made._told) == 3, "a step between two epochs"
-    assert made._told[0] == pytest.approx(sum(cluster.losses()[:5]) / 5)
+    losses = cluster.losses()
+    if on_epoch:
+        assert len(told) == 3, "a step between two epochs"
+        assert told[0] == pytest.approx(sum(losses[:5]) / 5)
+    else:
+        assert told == pytest.approx(losses), "a step at every update, by its own loss"
 
 
 @pytest.mark.parametrize(
@@ -855,8 +867,31 @@ def test_validation_passes_that_were_long_ago_are_found_again():
     leaf = make_leaf([], tests=DataLoader(torch.arange(9) % 3, shuffle=True))
     for number in range(9):
         leaf.score(header(number, 1, part=number), [torch.eye(3)[:1]])
-    with pytest.raises(DataMismatchError, match="batch 0 came again after 9"):
+    with pytest.raises(DataMismatchError, match="batch 0 of validation 1 came again"):
         leaf.score(header(0, 1, part=0), [torch.eye(3)[:1]])
+
+
+@pytest.mark.parametrize("is_cut_by_sampler", [False, True])
+def test_shuffled_validations_that_come_again_have_their_labels(is_cut_by_sampler):
+    """As after a root was started again from its checkpoint."""
+    labels = torch.arange(9) % 3
+
+    def make():
+        own = torch.Generator().manual_seed(1)
+        if is_cut_by_sampler:
+            drawn = RandomSampler(labels, generator=own)
+            return DataLoader(labels, batch_sampler=BatchSampler(drawn, 1, drop_last=False))
+        return DataLoader(labels, shuffle=True, generator=own)
+
+    loader = make()
+    drawn = [[batch.item() for batch in loader] for _ in range(3)]
+    assert drawn[0] != drawn[1]
+    leaf = make_leaf([], tests=make())
+    for round_ in (0, 1, 2, 0, 1, 1, 2):
+        for number in (*range(9), 0):
+            scores = torch.eye(3)[[drawn[round_][number]]]
+            found = leaf.score(header(number, 1, epoch=round_, part=number), [scores])
+            assert found[1:] == (1, 1), (round_, number)
 
 
 def test_labels_may_be_flattened_one_for_each_prediction():

@@ -618,14 +618,39 @@ def quiet():
         yield
 
 
-def test_losses_are_told_to_the_rule_that_is_used_however_many_were_tried():
+Plateau = lr_scheduler.ReduceLROnPlateau
+
+
+@pytest.mark.parametrize("scheduler", [Plateau, partial(Plateau)])
+@pytest.mark.parametrize("at_every_update", [False, True])
+def test_a_rate_follows_the_loss(scheduler, at_every_update):
     rule = Rule("sgd", {"lr": 0.5})
-    rule.schedule(lr_scheduler.ReduceLROnPlateau, {"patience": 0, "factor": 0.5})
+    rule.schedule(scheduler, {"patience": 0, "factor": 0.5}, step_on_epoch=not at_every_update)
     used = rule.make()
-    rule.make()
     weight = torch.ones(1)
+    used.start_epoch()  # after nothing
     for loss, rate in ((3.0, 0.5), (2.0, 0.5), (2.0, 0.25)):
-        rule.note_loss(loss)
-        used.start_epoch()
+        used.note_loss(loss)
         used.step({"w": weight}, {"w": torch.ones(1)}, 0)
+        used.start_epoch()
         assert used.rate() == rate
+
+
+def test_a_rate_goes_on_following_the_loss_from_a_checkpoint():
+    rule = Rule("sgd", {"lr": 0.5})
+    rule.schedule(Plateau, {"patience": 0, "factor": 0.5})
+    first, weight = rule.make(), torch.ones(1)
+    first.step({"w": weight}, {"w": torch.ones(1)}, 0)
+    first.note_loss(1.0)
+    first.start_epoch()
+    first.note_loss(2.0)
+    second = rule.make()
+    second.load_state(*first.state(), {"w": weight})
+    second.start_epoch()
+    assert second.rate() == 0.25
+
+
+def test_a_scheduler_that_torch_does_not_have_is_refused_with_its_name():
+    rule = Rule(torch.optim.Adamax)
+    with pytest.raises(ValueError, match="got 'StepLRs'"):
+        rule.schedule("StepLRs", {})

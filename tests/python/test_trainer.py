@@ -460,6 +460,83 @@ def test_the_fused_model_is_the_one_that_was_trained(tmp_path, schedule):
     assert not torch.equal(before, predicted), "it has learned something"
 
 
+def test_a_model_planned_without_examples_trains_and_fuses(tmp_path):
+    task = Task("cnn", batches=6)
+    cluster = Cluster(
+        tmp_path,
+        plan(tmp_path, copy.deepcopy(task.model)),
+        optimizer=torch.optim.Adam,
+        criterion=task.loss,
+        labels=task.loader,
+        test_labels=task.loader,
+    )
+    accuracy = cluster.train(
+        task.loader,
+        val_loader=task.loader(),
+        val_freq=0,
+        save=True,
+        epochs=20,
+        then=lambda trainer: trainer.evaluate(),
+    )
+    assert not cluster.errors
+    losses = cluster.losses()
+    assert sum(losses[-6:]) < 0.8 * sum(losses[:6]), "it learns"
+    fused = ravnest.model_fusion(0, tmp_path / "node_data", tmp_path / "trained.pt")
+    task.model.load_state_dict(fused, strict=True)
+    inputs, targets = task.data.tensors
+    right = (task.model.eval()(inputs).argmax(1) == targets).float().mean().item()
+    assert accuracy == pytest.approx(100 * right)
+
+
+def test_the_root_may_fuse_as_soon_as_it_has_trained(tmp_path):
+    task = Task("cnn", batches=4)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 3),
+        optimizer="adam",
+        criterion=task.loss,
+        labels=task.loader,
+    )
+
+    def fuse(trainer):
+        if trainer.node.is_root:
+            return ravnest.model_fusion(0, tmp_path / "node_data", tmp_path / "trained.pt")
+        return None
+
+    fused = cluster.train(task.loader, save=True, then=fuse)
+    assert not cluster.errors
+    task.model.load_state_dict(fused, strict=True)
+
+
+def test_every_node_takes_part_in_every_evaluation(tmp_path):
+    task = Task("mlp", batches=4)
+    cluster = Cluster(
+        tmp_path,
+        task.plan(tmp_path, 3),
+        optimizer="adam",
+        criterion=task.loss,
+        labels=task.loader,
+        test_labels=task.loader,
+    )
+    found = {}
+    root_is_done, all_are_done = threading.Event(), threading.Barrier(3, timeout=60)
+
+    def evaluate(trainer):
+        name = trainer.node.name
+        if not trainer.node.is_root:
+            assert root_is_done.wait(60)  # both validations are over before the others ask
+        found[name] = [trainer.evaluate(), trainer.evaluate()]
+        root_is_done.set()
+        all_are_done.wait()
+        trainer.train()
+        found[name].append(trainer.evaluate())
+
+    cluster.train(task.loader, val_loader=task.loader(), val_freq=2, then=evaluate)
+    assert not cluster.errors
+    assert len(found[cluster.root.name]) == 3
+    assert all(each == found[cluster.root.name] for each in found.values()), found
+
+
 def test_training_twice_goes_on(tmp_path):
     task = Task("mlp", batches=4)
     cluster = Cluster(
