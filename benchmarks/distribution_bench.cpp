@@ -2,10 +2,10 @@
 // same file, in turns. Prints JSON: pairs of GB/s, and what each side's memory grew by since before
 // the upload, the mapped file apart.
 //
-//   distribution_bench SERVER DATA PID MEGABYTES ROUNDS
+//   distribution_bench SERVER DATA PID MEGABYTES ROUNDS tls|local
 //
-// SERVER is the address of a `ravnest serve` whose folder is DATA and process PID; what is fetched
-// is fetched as its owner.
+// Over TLS, as between machines, or by the local socket. SERVER is the address of a `ravnest serve`
+// whose folder is DATA and process PID; what is fetched is fetched as its owner.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -153,7 +153,9 @@ void run(const std::vector<std::string>& words) {
   const double up = seconds_of([&] { hash = client.upload(model); });
   std::string pairs;
   const auto ours = [&] {
-    const double rate = gigabytes / seconds_of([&] { client.download(hash, folder / "ours"); });
+    const control::TransferOptions options{.is_encrypted = words.at(5) == "tls"};
+    const double rate =
+        gigabytes / seconds_of([&] { client.download(hash, folder / "ours", options); });
     fs::remove(folder / "ours");
     return rate;
   };

@@ -306,18 +306,23 @@ def expect(process: subprocess.Popen, word: str) -> str:
 
 
 def measure_distribution(effort: Effort) -> list[Ratio]:
-    """A sub-model from server to provider, over a TCP copy of the same file."""
+    """A sub-model from server to provider, over a TCP copy of the same file: within one machine,
+    and as between two."""
     rounds = 3 if effort.min_pairs < 9 else 9
+    ratios = []
     with serving() as server:
-        words = [server.address, server.data, server.process.pid, MEGABYTES, rounds]
-        command = [PROGRAMS / "distribution_bench", *map(str, words)]
-        told = json.loads(subprocess.check_output(command, text=True))
-    pairs = [tuple(pair) for pair in told["pairs"]]
-    return [
-        summary("server/distribution", pairs, 0.5, unit="GB/s", scale=1.0, at_least=True),
-        within("server/distribution, its memory", [told["server_mb"]], 64.0, "MB"),
-        within("server/distribution, provider's", [told["own_mb"]], 64.0, "MB"),
-    ]
+        for way in ("local", "tls"):
+            name = f"server/distribution {way}"
+            words = [server.address, server.data, server.process.pid, MEGABYTES, rounds, way]
+            command = [PROGRAMS / "distribution_bench", *map(str, words)]
+            told = json.loads(subprocess.check_output(command, text=True))
+            pairs = [tuple(pair) for pair in told["pairs"]]
+            ratios += [
+                summary(name, pairs, 0.5, unit="GB/s", scale=1.0, at_least=True),
+                within(f"{name}, server's MB", [told["server_mb"]], 64.0, "MB"),
+                within(f"{name}, own MB", [told["own_mb"]], 64.0, "MB"),
+            ]
+    return ratios
 
 
 JOBS = {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "ravnest/control/pipe_call.h"
 #include "ravnest/control/stream.h"
 #include "ravnest/transport/grpc/credentials.h"
+#include "ravnest/transport/grpc/local_socket.h"
 #include "ravnest/trust/digest.h"
 
 namespace ravnest::control {
@@ -35,8 +37,7 @@ constexpr std::chrono::seconds kShortCall{10};
 constexpr Milliseconds kFirstPause{200};
 constexpr Milliseconds kLongestPause{2000};
 
-std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
-                                              const trust::Identity& identity) {
+::grpc::ChannelArguments make_arguments() {
   ::grpc::ChannelArguments arguments;
   arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, trust::kServerTlsName);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -52,8 +53,22 @@ std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
   // What may wait here unread: enough for a fast link that is far.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(4 * kPartBytes));
-  return ::grpc::CreateCustomChannel("dns:///" + server,
-                                     transport::make_channel_credentials(identity), arguments);
+  return arguments;
+}
+
+std::shared_ptr<::grpc::Channel> open_channel(const std::string& server,
+                                              const trust::Identity& identity) {
+  return ::grpc::CreateCustomChannel(
+      "dns:///" + server, transport::make_channel_credentials(identity), make_arguments());
+}
+
+// To a server of our own user on this machine, by its local socket; null where there is none. It
+// does not come back once it is lost.
+std::shared_ptr<::grpc::Channel> open_local_channel(const std::string& server) {
+  const int descriptor = transport::connect_locally(server);
+  return descriptor < 0
+             ? nullptr
+             : ::grpc::CreateCustomInsecureChannelFromFd(server, descriptor, make_arguments());
 }
 
 class OpenStream final : public Stream {
@@ -169,7 +184,8 @@ struct Client::Impl {
         control(Control::NewStub(open_channel(server, identity))),
         files_channel(open_channel(server, identity)),
         files(Files::NewStub(files_channel)),
-        relay(Relay::NewStub(open_channel(server, identity))) {}
+        relay(Relay::NewStub(open_channel(server, identity))),
+        member(identity.certificate.member()) {}
 
   void check(const ::grpc::Status& status) const {
     if (!status.ok()) {
@@ -178,11 +194,11 @@ struct Client::Impl {
   }
 
   // Files.Get, with parts as they come: protobuf would copy them.
-  std::unique_ptr<::grpc::ClientReader<::grpc::ByteBuffer>> get(::grpc::ClientContext* context,
-                                                                const FileName& name) const {
+  static std::unique_ptr<::grpc::ClientReader<::grpc::ByteBuffer>> get(
+      ::grpc::ChannelInterface* channel, ::grpc::ClientContext* context, const FileName& name) {
     return std::unique_ptr<::grpc::ClientReader<::grpc::ByteBuffer>>(
         ::grpc::internal::ClientReaderFactory<::grpc::ByteBuffer>::Create(
-            files_channel.get(),
+            channel,
             ::grpc::internal::RpcMethod(kGet, ::grpc::internal::RpcMethod::SERVER_STREAMING),
             context, name));
   }
@@ -240,7 +256,12 @@ struct Client::Impl {
     FileName name;
     name.set_hash(hash);
     name.set_offset(file.nbytes());
-    const auto reader = get(&context, name);
+    // What does not leave this machine is not encrypted where that can be helped.
+    const auto local = options.is_encrypted ? nullptr : open_local_channel(server);
+    if (local) {
+      transport::say_member(member, context);
+    }
+    const auto reader = get(local ? local.get() : files_channel.get(), &context, name);
     auto buffer = std::make_unique<::grpc::ByteBuffer>();
     while (reader->Read(buffer.get())) {
       ReceivedPart part = read_part(std::exchange(buffer, std::make_unique<::grpc::ByteBuffer>()));
@@ -261,6 +282,7 @@ struct Client::Impl {
   const std::shared_ptr<::grpc::Channel> files_channel;
   const std::unique_ptr<Files::Stub> files;
   const std::unique_ptr<Relay::Stub> relay;
+  const trust::Member member;  // we are
 };
 
 Client::Client(std::string server, const trust::Identity& identity)

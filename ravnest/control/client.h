@@ -42,6 +42,8 @@ struct TransferOptions {
   // Told the first time that the server is not there: then it is tried again, less and less often,
   // and goes on from where it was. Empty: that is thrown.
   std::function<void(const Error& error)> on_lost;
+  // Even what comes from a server of our own user on this machine.
+  bool is_encrypted = false;
 };
 
 // A member's connection to its server, made when it is first needed. Any thread.

@@ -22,11 +22,8 @@ std::string host_of(const std::string& peer) {
   return host;
 }
 
-}  // namespace
-
-Verdict identify(const ::grpc::AuthContext& context, const std::string& peer,
-                 std::initializer_list<trust::Role> roles) {
-  const auto member = transport::find_member(context);
+Verdict judge(const std::optional<trust::Member>& member, const std::string& peer,
+              std::initializer_list<trust::Role> roles) {
   if (!member) {
     return {.caller = {},
             .status = {StatusCode::UNAUTHENTICATED,
@@ -39,6 +36,21 @@ Verdict identify(const ::grpc::AuthContext& context, const std::string& peer,
                                                           " to do."}};
   }
   return {.caller = Caller{.member = *member, .host = host_of(peer)}, .status = {}};
+}
+
+}  // namespace
+
+Verdict identify(const ::grpc::AuthContext& context, const std::string& peer,
+                 std::initializer_list<trust::Role> roles) {
+  return judge(transport::find_member(context), peer, roles);
+}
+
+Verdict identify_here_too(const ::grpc::ServerContextBase& context, const std::string& peer,
+                          std::initializer_list<trust::Role> roles) {
+  const auto auth = context.auth_context();
+  return judge(transport::is_local(*auth) ? transport::find_said_member(context)
+                                          : transport::find_member(*auth),
+               peer, roles);
 }
 
 bool is_member(const Desk& desk, const Caller& caller) {

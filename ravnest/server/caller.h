@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/security/auth_context.h>
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
 #include <initializer_list>
@@ -30,6 +31,9 @@ struct Verdict {
 // for the desk to say: is_member.
 Verdict identify(const ::grpc::AuthContext& context, const std::string& peer,
                  std::initializer_list<trust::Role> roles);
+// The same for a call that may come by the local socket, too.
+Verdict identify_here_too(const ::grpc::ServerContextBase& context, const std::string& peer,
+                          std::initializer_list<trust::Role> roles);
 // On the desk's thread.
 bool is_member(const Desk& desk, const Caller& caller);
 

@@ -106,7 +106,7 @@ class FilesService final
   ::grpc::ServerWriteReactor<::grpc::ByteBuffer>* Get(::grpc::CallbackServerContext* context,
                                                       const ::grpc::ByteBuffer* asked) override {
     auto* download = new Download;  // gRPC's, until it is done
-    const Verdict verdict = identify(*context->auth_context(), context->peer(), kAnyMember);
+    const Verdict verdict = identify_here_too(*context, context->peer(), kAnyMember);
     if (!verdict.caller) {
       download->Finish(verdict.status);
       return download;

@@ -37,7 +37,8 @@ constexpr std::size_t kQuotaBytes = std::size_t{512} << 20;
 constexpr int kMostThreads = 512;  // one for each file or pipe on its way
 // From a new connection to its first call, and how long one may be without any.
 constexpr std::chrono::milliseconds kHandshake{10'000};
-constexpr transport::AcceptLimits kAcceptLimits{.connections = 4096, .connections_per_host = 2048};
+constexpr transport::AcceptLimits kAcceptLimits{
+    .connections = 4096, .connections_per_host = 2048, .has_local_socket = true};
 
 // The owner's secret crosses the dashboard's connection as it is.
 ServerOptions checked(const ServerOptions& options) {
@@ -156,8 +157,10 @@ struct Server::Impl {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-    grpc.start(builder, transport::make_server_credentials(make_server_identity(authority),
-                                                           transport::Callers::kAnybody));
+    grpc.start(builder,
+               transport::make_server_credentials(make_server_identity(authority),
+                                                  transport::Callers::kAnybody),
+               transport::make_local_credentials());
     serve_http();
     const nlohmann::json where = {{"address", grpc.address()}};
     AtomicFile file(options.data / "server.json");

@@ -2,10 +2,12 @@
 // the .proto file, so that a method that is added fails here until it is said whom it serves.
 
 #include <control.pb.h>
+#include <grpcpp/create_channel_posix.h>
 
 #include <map>
 
 #include "ravnest/transport/grpc/credentials.h"
+#include "ravnest/transport/grpc/local_socket.h"
 #include "tests/server/world.h"
 #include "tests/transport/grpc_call.h"
 #include "tests/transport/protocols.h"
@@ -27,6 +29,13 @@ enum class Shown {
   kProvider,
   kRequester,
   kOwner,
+  // By the local socket, where nobody shows a certificate, but may say who it is.
+  kLocalNobody,
+  kLocalNonsense,
+  kLocalTwo,
+  kLocalRemoved,
+  kLocalProvider,
+  kLocalOwner,
 };
 
 const std::vector<std::pair<Shown, std::string>> kShown{
@@ -39,7 +48,13 @@ const std::vector<std::pair<Shown, std::string>> kShown{
     {Shown::kRemovedRequester, "RemovedRequester"},
     {Shown::kProvider, "Provider"},
     {Shown::kRequester, "Requester"},
-    {Shown::kOwner, "Owner"}};
+    {Shown::kOwner, "Owner"},
+    {Shown::kLocalNobody, "LocalNobody"},
+    {Shown::kLocalNonsense, "LocalNonsense"},
+    {Shown::kLocalTwo, "LocalTwo"},
+    {Shown::kLocalRemoved, "LocalRemoved"},
+    {Shown::kLocalProvider, "LocalProvider"},
+    {Shown::kLocalOwner, "LocalOwner"}};
 
 // What each role is told. A provider without a place sends no file; Get and Pipe name what is not
 // theirs, and are refused for that alone.
@@ -68,19 +83,32 @@ std::vector<std::string> methods() {
   return found;
 }
 
+// What is believed of who comes by the local socket.
+bool is_for_local(const std::string& method) { return method == "/ravnest.control.Files/Get"; }
+
 // What a caller is told, by what it shows.
-StatusCode wanted(const Row& row, Shown shown) {
+StatusCode wanted(const std::string& method, Shown shown) {
+  const Row& row = kRows.at(method);
+  if (shown >= Shown::kLocalRemoved && !is_for_local(method)) {
+    return StatusCode::UNAUTHENTICATED;
+  }
   switch (shown) {
     case Shown::kNoCertificate:
+    case Shown::kLocalNobody:
+    case Shown::kLocalNonsense:
+    case Shown::kLocalTwo:
       return StatusCode::UNAUTHENTICATED;
     case Shown::kRemovedProvider:
     case Shown::kRemovedRequester:
+    case Shown::kLocalRemoved:
       return kDenied;
     case Shown::kProvider:
+    case Shown::kLocalProvider:
       return row.provider;
     case Shown::kRequester:
       return row.requester;
     case Shown::kOwner:
+    case Shown::kLocalOwner:
       return row.owner;
     default:
       return StatusCode::UNAVAILABLE;  // the handshake fails
@@ -105,12 +133,14 @@ class Doors : public World {
         return other;
       }
       case Shown::kRemovedProvider:
+      case Shown::kLocalRemoved:
         return removed("gone", Role::kProvider);
       case Shown::kRemovedRequester:
         return removed("gone", Role::kRequester);
       case Shown::kRequester:
         return rita_.identity;
       case Shown::kOwner:
+      case Shown::kLocalOwner:
         return owner().identity;
       default:
         return box_.identity;
@@ -178,8 +208,28 @@ class Doors : public World {
     StatusCode code;
     std::string said;
   };
+  std::unique_ptr<transport::GrpcCall> make_call(Shown shown) const {
+    if (shown < Shown::kLocalNobody) {
+      return std::make_unique<transport::GrpcCall>(server->address(), credentials_for(shown),
+                                                   trust::kServerTlsName);
+    }
+    const int descriptor = transport::connect_locally(server->address());
+    EXPECT_GE(descriptor, 0);
+    auto call = std::make_unique<transport::GrpcCall>(
+        ::grpc::CreateInsecureChannelFromFd("server", descriptor));
+    if (shown == Shown::kLocalNonsense) {
+      call->context().AddMetadata("ravnest-member", "ravnest:server:../owner");
+    } else if (shown != Shown::kLocalNobody) {
+      const trust::Member member = identity_for(shown).certificate.member();
+      for (int i = 0; i < (shown == Shown::kLocalTwo ? 2 : 1); ++i) {
+        transport::say_member(member, call->context());
+      }
+    }
+    return call;
+  }
   Result call(const std::string& method, Shown shown) const {
-    transport::GrpcCall call(server->address(), credentials_for(shown), trust::kServerTlsName);
+    const auto made = make_call(shown);
+    transport::GrpcCall& call = *made;
     const auto answer = call.ask(method, message_for(method), true);
     return {.code = answer ? StatusCode::OK : call.status().error_code(),
             .said = call.status().error_message()};
@@ -200,7 +250,7 @@ TEST_P(ServerAuthorisation, TellsEveryoneWhatItMayKnow) {
   const auto& [method, shown] = GetParam();
   ASSERT_TRUE(kRows.contains(method)) << "whom does " << method << " serve?";
   const Result result = call(method, shown.first);
-  EXPECT_EQ(result.code, wanted(kRows.at(method), shown.first)) << result.said;
+  EXPECT_EQ(result.code, wanted(method, shown.first)) << result.said;
   if (result.code != StatusCode::OK) {
     EXPECT_NE(result.said, "");  // a sentence for people
   }

@@ -54,6 +54,15 @@ class Files : public World {
   }
 };
 
+// Over TLS, and by the local socket.
+class Downloads : public Files, public ::testing::WithParamInterface<bool> {
+ protected:
+  static control::TransferOptions options() { return {.is_encrypted = GetParam()}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, Downloads, ::testing::Bool(),
+                         [](const auto& made) { return made.param ? "Encrypted" : "Local"; });
+
 // Of this process, the server's: files of uploads that are open.
 std::size_t open_parts() {
   std::size_t count = 0;
@@ -134,14 +143,14 @@ TEST_F(Files, AnUploadThatWasCutOffGoesOn) {
 }
 
 // However the network cuts it: the client hashes what it has written.
-TEST_F(Files, ALargeFileComesAsItIs) {
+TEST_P(Downloads, ALargeFileComesAsItIs) {
   const std::string bytes = bytes_of(64 << 20);
   const Hash hash = requester("rita").client->upload(write_file(file("big"), bytes));
-  EXPECT_NO_THROW(owner().client->download(hash, file("back")));
+  EXPECT_NO_THROW(owner().client->download(hash, file("back"), options()));
   EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash);
 }
 
-TEST_F(Files, ADownloadThatWasCutOffGoesOn) {
+TEST_P(Downloads, ADownloadThatWasCutOffGoesOn) {
   const std::string bytes = bytes_of(5 << 20);
   const Person rita = requester("rita");
   rita.client->upload(write_file(file("big"), bytes));
@@ -152,12 +161,13 @@ TEST_F(Files, ADownloadThatWasCutOffGoesOn) {
     first = first < 0 ? done : first;
     EXPECT_EQ(size, 5 << 20);
   };
-  boss.client->download(hash_of(bytes), file("back"), {.progress = look});
+  boss.client->download(hash_of(bytes), file("back"),
+                        {.progress = look, .is_encrypted = GetParam()});
   EXPECT_GT(first, 3 << 20);
   EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash_of(bytes));
 }
 
-TEST_F(Files, ADownloadOutlivesAServerThatIsAwayMeanwhile) {
+TEST_P(Downloads, ADownloadOutlivesAServerThatIsAwayMeanwhile) {
   const std::string bytes = bytes_of(20 << 20);
   requester("rita").client->upload(write_file(file("big"), bytes));
   const Person boss = owner();
@@ -178,7 +188,8 @@ TEST_F(Files, ADownloadOutlivesAServerThatIsAwayMeanwhile) {
                              [&](const Error&) {
                                ++cuts;
                                start(address);
-                             }});
+                             },
+                         .is_encrypted = GetParam()});
   EXPECT_EQ(cuts, 1);
   EXPECT_EQ(trust::to_hex(trust::sha256_file(file("back"))), hash_of(bytes));
 }
@@ -211,30 +222,30 @@ TEST_F(Files, ATransferThatIsTriedAgainIsGivenUpToo) {
   EXPECT_THROW(boss.client->download(hash_of("bytes"), file("back"), options), Error);
 }
 
-TEST_F(Files, APartThatIsNotOfTheFileIsNoticed) {
+TEST_P(Downloads, APartThatIsNotOfTheFileIsNoticed) {
   const std::string bytes = bytes_of(1000);
   requester("rita").client->upload(write_file(file("small"), bytes));
   write_file(file("back.part"), std::string(400, 'x'));
   const Person boss = owner();
-  EXPECT_THROW(boss.client->download(hash_of(bytes), file("back")), Error);
+  EXPECT_THROW(boss.client->download(hash_of(bytes), file("back"), options()), Error);
   EXPECT_FALSE(std::filesystem::exists(file("back")));
-  EXPECT_NO_THROW(boss.client->download(hash_of(bytes), file("back")));
+  EXPECT_NO_THROW(boss.client->download(hash_of(bytes), file("back"), options()));
 }
 
 // What is beside the file may be longer than it: the next try must not stumble over it.
-TEST_F(Files, APartThatIsTooLongIsNoticed) {
+TEST_P(Downloads, APartThatIsTooLongIsNoticed) {
   const std::string bytes = bytes_of(1000);
   requester("rita").client->upload(write_file(file("small"), bytes));
   write_file(file("back.part"), std::string(4000, 'x'));
   const Person boss = owner();
-  EXPECT_ANY_THROW(boss.client->download(hash_of(bytes), file("back")));
-  EXPECT_NO_THROW(boss.client->download(hash_of(bytes), file("back")));
+  EXPECT_ANY_THROW(boss.client->download(hash_of(bytes), file("back"), options()));
+  EXPECT_NO_THROW(boss.client->download(hash_of(bytes), file("back"), options()));
 }
 
-TEST_F(Files, AnEmptyFileIsAFileToo) {
+TEST_P(Downloads, AnEmptyFileIsAFileToo) {
   const Person rita = requester("rita");
   EXPECT_EQ(rita.client->upload(write_file(file("empty"), "")), hash_of(""));
-  owner().client->download(hash_of(""), file("back"));
+  owner().client->download(hash_of(""), file("back"), options());
   EXPECT_EQ(std::filesystem::file_size(file("back")), 0U);
 }
 

@@ -24,6 +24,7 @@ class GrpcCall {
     }
     channel_ = ::grpc::CreateCustomChannel("dns:///" + address, credentials, arguments);
   }
+  explicit GrpcCall(std::shared_ptr<::grpc::Channel> channel) : channel_(std::move(channel)) {}
   ~GrpcCall() {
     queue_.Shutdown();
     void* tag = nullptr;
@@ -66,6 +67,8 @@ class GrpcCall {
     wait();
     return text;
   }
+  // Before ask().
+  ::grpc::ClientContext& context() { return context_; }
   const ::grpc::Status& status() const { return status_; }
 
  private:

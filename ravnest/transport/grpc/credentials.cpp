@@ -2,6 +2,7 @@
 
 #include <grpc/grpc_security_constants.h>
 
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,10 @@
 namespace ravnest::transport {
 
 namespace {
+
+constexpr const char* kMemberKey = "ravnest-member";
+// As gRPC calls it, in no header of its own that is installed.
+constexpr const char* kLocalSecurity = "local";
 
 // With the authority, although whoever knows us has it: who only knows its fingerprint can then
 // tell whether we are the right one (pinned_authority.h).
@@ -54,6 +59,28 @@ std::optional<trust::Member> find_member(const ::grpc::AuthContext& context) {
   } catch (const std::invalid_argument&) {
     return std::nullopt;  // of our authority, and yet nobody's
   }
+}
+
+std::shared_ptr<::grpc::ServerCredentials> make_local_credentials() {
+  return ::grpc::experimental::LocalServerCredentials(UDS);
+}
+
+bool is_local(const ::grpc::AuthContext& context) {
+  const auto kinds = context.FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  return kinds.size() == 1 && kinds.front() == kLocalSecurity;
+}
+
+void say_member(const trust::Member& member, ::grpc::ClientContext& context) {
+  context.AddMetadata(kMemberKey, trust::uri_of(member));
+}
+
+std::optional<trust::Member> find_said_member(const ::grpc::ServerContextBase& context) {
+  const auto said = context.client_metadata().equal_range(kMemberKey);
+  if (!is_local(*context.auth_context()) || std::distance(said.first, said.second) != 1) {
+    return std::nullopt;
+  }
+  const ::grpc::string_ref uri = said.first->second;
+  return trust::find_member({uri.data(), uri.size()});
 }
 
 std::shared_ptr<const GrpcCredentials> make_tls_credentials(const trust::Identity& identity,

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_context.h>
 
 #include <memory>
 #include <optional>
@@ -34,5 +36,13 @@ std::shared_ptr<::grpc::ChannelCredentials> make_channel_credentials(
 
 // Who calls, by the certificate that it has shown; nothing where it has shown none.
 std::optional<trust::Member> find_member(const ::grpc::AuthContext& context);
+
+// Of who comes by the local socket (local_socket.h): a process of our own user. It could read our
+// keys, so that it is asked for no proof of who it says it is: see docs/security.md for what it may
+// call. Nothing is encrypted.
+std::shared_ptr<::grpc::ServerCredentials> make_local_credentials();
+bool is_local(const ::grpc::AuthContext& context);
+void say_member(const trust::Member& member, ::grpc::ClientContext& context);
+std::optional<trust::Member> find_said_member(const ::grpc::ServerContextBase& context);
 
 }  // namespace ravnest::transport

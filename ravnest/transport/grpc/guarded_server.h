@@ -23,9 +23,11 @@ class GuardedServer {
   GuardedServer(const GuardedServer&) = delete;
   GuardedServer& operator=(const GuardedServer&) = delete;
 
-  // With services, limits and arguments in the builder. Throws Error(kIo) where gRPC refuses.
+  // With services, limits and arguments in the builder. `local` are for who comes by the local
+  // socket; without them it is `credentials`, too. Throws Error(kIo) where gRPC refuses.
   void start(::grpc::ServerBuilder& builder,
-             const std::shared_ptr<::grpc::ServerCredentials>& credentials);
+             const std::shared_ptr<::grpc::ServerCredentials>& credentials,
+             const std::shared_ptr<::grpc::ServerCredentials>& local = nullptr);
   // Takes no more connections.
   void stop_accepting() { accept_loop_.stop(); }
   // Ends all calls; their handlers run to their end, for which destruction waits.
@@ -38,6 +40,7 @@ class GuardedServer {
   const std::chrono::milliseconds handshake_;
   AcceptLoop accept_loop_;
   std::unique_ptr<::grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<::grpc::experimental::ExternalConnectionAcceptor> local_acceptor_;  // or null
   std::unique_ptr<::grpc::Server> server_;
 };
 

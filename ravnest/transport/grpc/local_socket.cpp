@@ -107,6 +107,11 @@ int connect_locally(const std::string& address) {
   return -1;
 }
 
+bool is_local_socket(int descriptor) {
+  SocketAddress own{.size = sizeof(sockaddr_storage)};
+  return ::getsockname(descriptor, own.get(), &own.size) == 0 && own.storage.ss_family == AF_UNIX;
+}
+
 bool is_of_user(int descriptor, uid_t user) {
   ucred other{};
   socklen_t size = sizeof(other);

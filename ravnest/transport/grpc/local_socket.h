@@ -19,6 +19,8 @@ int listen_locally(const SocketAddress& where);
 // our user does, or the host is a name (but localhost).
 int connect_locally(const std::string& address);
 
+bool is_local_socket(int descriptor);
+
 // Whether a process of that user made the other end.
 bool is_of_user(int descriptor, uid_t user);
 
