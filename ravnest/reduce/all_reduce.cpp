@@ -16,6 +16,8 @@ using transport::Message;
 // Acknowledgements of the last chunks are on their way when the round is over.
 constexpr Milliseconds kReturn{50};
 constexpr const char* kNotFinite = "sent values that are not finite";
+constexpr const char* kTooGreat =
+    "has values whose sum with those of others is no float32 any more";
 
 std::span<const float> as_floats(const Bytes& bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
@@ -206,7 +208,7 @@ void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, Parts floats
   const bool is_finite =
       is_last ? add_and_scale(sums, floats, 1.0F / static_cast<float>(size())) : add(sums, floats);
   if (!is_finite) {
-    blame(rank, floats);
+    blame(rank, floats, sums);
   }
   fault_point("averaging");
   if (is_last) {
@@ -235,8 +237,11 @@ void AllReduce::finish_exchange(std::size_t chunk) {
   for (std::size_t place = 0; place < size(); ++place) {
     contributions.push_back(place == task_.place ? own : as_floats(exchange.by_place[place]));
   }
-  if (!are_finite(own) || !trimmed_mean(own, contributions)) {
+  if (!are_finite(own)) {
     throw Suspicion(options_.rank, kNotFinite);
+  }
+  if (!trimmed_mean(own, contributions)) {
+    throw Suspicion(options_.rank, kTooGreat, false);
   }
   exchange.by_place.clear();
   send_mean(chunk);
@@ -253,9 +258,15 @@ void AllReduce::on_finished(std::size_t rank, const ChunkHead& head, Parts float
   }
 }
 
-void AllReduce::blame(std::size_t rank, Parts floats) const {
-  // Ours are overwritten by the sum; but if not theirs, then ours.
-  throw Suspicion(are_finite(floats) ? options_.rank : rank, kNotFinite);
+// Ours are still what they were where the sum is not finite.
+void AllReduce::blame(std::size_t rank, Parts floats, std::span<const float> own) const {
+  if (!are_finite(floats)) {
+    throw Suspicion(rank, kNotFinite);
+  }
+  if (!are_finite(own)) {
+    throw Suspicion(options_.rank, kNotFinite);
+  }
+  throw Suspicion(largest(floats) < largest(own) ? options_.rank : rank, kTooGreat, false);
 }
 
 void AllReduce::take_maxima(std::size_t rank, const ChunkHead& head, const Bytes& bytes) {

@@ -39,11 +39,14 @@ ChunkHead read_chunk_head(const transport::Message& message);
 // Somebody did what nobody may; the round is spoilt.
 class Suspicion : public std::runtime_error {
  public:
-  Suspicion(std::size_t rank, const std::string& why) : std::runtime_error(why), rank_(rank) {}
+  Suspicion(std::size_t rank, const std::string& why, bool is_proven = true)
+      : std::runtime_error(why), rank_(rank), is_proven_(is_proven) {}
   std::size_t rank() const { return rank_; }
+  bool is_proven() const { return is_proven_; }
 
  private:
   std::size_t rank_;
+  bool is_proven_;
 };
 
 // One participant's part of one all-reduce. Participant i owns segment i + 1: partial sums of a
@@ -95,7 +98,7 @@ class AllReduce {
   void on_values(std::size_t rank, const ChunkHead& head, Parts floats);
   void on_finished(std::size_t rank, const ChunkHead& head, Parts floats, Parts coded);
   void finish_exchange(std::size_t chunk);
-  [[noreturn]] void blame(std::size_t rank, Parts floats) const;
+  [[noreturn]] void blame(std::size_t rank, Parts floats, std::span<const float> own) const;
 
   void send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk);
   void send_sum(const ChunkHead& head);

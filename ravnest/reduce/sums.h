@@ -13,6 +13,10 @@ namespace ravnest::reduce {
 
 bool are_finite(std::span<const float> values);
 bool are_finite(Parts values);
+// The largest magnitude of finite values.
+float largest(std::span<const float> values);
+float largest(Parts values);
+// The next two write nothing from about the first result on that is not finite.
 // into += from
 bool add(std::span<float> into, Parts from);
 // into = (into + from) · factor
