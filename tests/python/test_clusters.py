@@ -137,7 +137,7 @@ def assert_same(one, two):
         ("killed", {"outer": "nesterov"}),
         ("killed", {"averaging_codec": "int8"}),
         ("stopped", {}),
-        ("stopped", {"reduce": "gloo"}),
+        ("stopped", {"reduce": "gloo", "compression": True}),
         ("stopped", {"outer": "nesterov"}),
         ("stopped", {"averaging_codec": "int8"}),
     ],
