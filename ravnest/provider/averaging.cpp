@@ -130,10 +130,11 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       options.members.push_back(
           {.name = name_of_node(ring.member_ids[i]), .address = ring.members[i]});
     }
-    ring_ = std::make_unique<reduce::Ring>(std::move(options), owner.transport_, *this,
-                                           owner.options_.is_gloo
-                                               ? gloo_engine(owner.options_.is_network_trusted)
-                                               : reduce::MakeEngine(reduce::make_wire_engine));
+    ring_ = std::make_unique<reduce::Ring>(
+        std::move(options), owner.transport_, *this,
+        owner.options_.is_gloo
+            ? gloo_engine(owner.options_.is_network_trusted, owner.options_.listen)
+            : reduce::MakeEngine(reduce::make_wire_engine));
     ring_->start();
   }
   void stop() { ring_->stop(); }

@@ -25,6 +25,7 @@ struct AveragingOptions {
   reduce::Mean mean = reduce::Mean::kPlain;
   bool is_gloo = false;  // c10d's Gloo moves the values, see gloo_engine; else our transport
   bool is_network_trusted = false;
+  std::string listen;  // as the provider's, for Gloo
   reduce::OuterOptions outer;
   std::size_t streams = 1;  // parts of a stage that are averaged in turn, between two averagings
   // The longest that a fast cluster waits for a slow one, but for the first averaging, which all

@@ -150,6 +150,7 @@ void Provider::Impl::make_averaging() {
   };
   AveragingOptions averaging = options_.averaging;
   averaging.is_network_trusted = options_.is_network_trusted;
+  averaging.listen = options_.listen;
   averaging_ = std::make_unique<Averaging>(averaging, node_, *transport_, std::move(hooks));
 }
 
