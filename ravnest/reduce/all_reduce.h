@@ -55,8 +55,9 @@ class Suspicion : public std::runtime_error {
 // trimmed mean the first trip is replaced: everyone sends owners their values directly.
 //
 // Sums are float32 whatever the codec. A finished chunk travels from its owner to all without being
-// coded again, so all have the same, the owner included. Values are summed in place and sent
-// from there: by the time a chunk's mean comes back, everyone has taken what it was made of.
+// coded again, so all have the same, the owner included. Every sum is coded by one member, which
+// knows what that left out. Values are summed in place and sent from there: by the time a chunk's
+// mean comes back, everyone has taken what it was made of.
 class AllReduce {
  public:
   using Send = std::function<void(std::size_t rank, transport::Message message)>;
@@ -111,13 +112,16 @@ class AllReduce {
   std::size_t previous() const { return (task_.place + size() - 1) % size(); }
   std::size_t own_segment() const { return next(); }
   std::span<float> floats_at(const Range& range);
-  transport::Encoded encoded(const Range& range);
+  transport::Codec codec_for(const Range& range) const;
+  transport::Encoded encoded(const Range& range, float weight = 1.0F);
 
   const RingOptions& options_;
   const Task task_;
   const Send send_;
   const Pieces pieces_;
+  const bool may_be_rounded_;
   LentFloats values_;
+  std::vector<float> left_out_;  // by the codec, of sums; empty where it rounds nothing
   std::vector<std::int64_t> maxima_;
   std::map<std::size_t, Source> sources_;  // by rank
   std::vector<Exchange> exchanges_;        // by chunk

@@ -131,6 +131,13 @@ RAVNEST_WIDE bool scale(std::span<float> values, float factor) {
   return wild == 0;
 }
 
+RAVNEST_WIDE void subtract(std::span<float> into, std::span<const float> values,
+                           std::span<const float> less, float factor) {
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    into[i] = (values[i] - less[i]) * factor;
+  }
+}
+
 void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from) {
   for (std::size_t i = 0; i < into.size(); ++i) {
     into[i] = std::max(into[i], from[i]);

@@ -124,6 +124,7 @@ TEST(AllReduce, RefusesWhatDoesNotBelong) {
       chunk({7, 2, 0, 0, 0}, 64),  // no such part
       chunk({0, 2, 0, 9, 0}, 64),  // no such codec
       chunk({0, 2, 0, 0, 1}, 64),  // not what zstd writes
+      chunk({0, 2, 0, 1, 0}, 32),  // rounded, where nothing may be
       chunk({0, 2, 0, -1, 0}, 64), chunk({0, 2, 0}, 64), chunk({}, 64),
   };
   for (std::size_t index = 0; index < bad.size(); ++index) {
