@@ -86,12 +86,11 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const RuleStat
       if (belongs_to(key, rows.name) && tensor.sizes() == parameter.sizes() &&
           tensor.is_floating_point() && tensor.dim() > 0) {
         of_rule_.push_back({rows, key});
-        rule_values_ += size_of(rows_of(tensor, rows));
+        values_ += size_of(rows_of(tensor, rows));
       }
     }
   }
   maxima_ = of_rule_.size();
-  values_ += rule_values_;
   for (const std::string& name : names_.buffers) {
     const at::Tensor buffer = weight(name);
     values_ += is_averaged(buffer) ? size_of(buffer) : 0;
@@ -140,20 +139,6 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
     }
   }
   return taken;
-}
-
-std::vector<float> AveragedValues::initial(const engine::WeightMap& weights) const {
-  std::vector<float> row;
-  for (const Rows& rows : names_.parameters) {
-    append(rows_of(weights.at(rows.name), rows), row);
-  }
-  row.resize(row.size() + rule_values_, 0.0F);
-  for (const std::string& name : names_.buffers) {
-    if (is_averaged(weights.at(name))) {
-      append(weights.at(name), row);
-    }
-  }
-  return row;
 }
 
 void AveragedValues::write(const Change& change, const reduce::Contribution& values,

@@ -39,8 +39,6 @@ class AveragedValues {
   std::size_t parameters() const { return parameter_values_; }  // of the values, the first
   std::size_t maxima() const { return maxima_; }
 
-  // As they were before the training: the same on all members. (Zeros of the optimizer.)
-  std::vector<float> initial(const engine::WeightMap& weights) const;
   reduce::Contribution take(engine::Stage& stage, const UpdateRule* rule) const;
   // Sets the values, whatever they are by now.
   void set(const reduce::Contribution& values, engine::Stage& stage, const UpdateRule* rule) const;
@@ -65,7 +63,6 @@ class AveragedValues {
   std::vector<OfRule> of_rule_;
   std::size_t values_ = 0;
   std::size_t parameter_values_ = 0;  // of them
-  std::size_t rule_values_ = 0;
   std::size_t maxima_ = 0;
 };
 

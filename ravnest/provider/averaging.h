@@ -79,7 +79,6 @@ class Averaging {
  public:
   struct Hooks {
     std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
-    std::function<engine::WeightMap()> initial;       // values that the plan began with
     // The state of such a rule after an update that changed nothing; where it is averaged. Takes
     // as much memory as an update of another stage like this would.
     std::function<RuleState()> rule_after_nothing;

@@ -127,10 +127,6 @@ void Provider::Impl::make_averaging() {
   hooks.post = [this](std::function<void()> task) {
     loop_->post([task = std::move(task)](engine::Stage&) { task(); });
   };
-  // Read anew: the stage trains in the memory of the file that it was made from.
-  hooks.initial = [this] {
-    return engine::BoundProgram(package::read_stage(options_.node_data, node_).program).weights();
-  };
   hooks.rule_after_nothing = [this] { return rule_after_nothing(*stage_); };
   hooks.on_changed = [this] { loop_->on_weights_changed(); };
   hooks.on_news = [this](const AveragingNews& news) {
