@@ -523,7 +523,8 @@ void Averaging::offer_due() {
 
 void Averaging::offer(std::size_t stream) {
   make_parts();
-  bool is_first = false;
+  const bool is_first =
+      std::ranges::all_of(parts_, [](const auto& part) { return part->is_first(); });
   bool is_offered = false;  // a stage may have no parameters of its own
   for (const auto& part : parts_) {
     if (part->stream() == stream && !part->is_due()) {
@@ -531,8 +532,8 @@ void Averaging::offer(std::size_t stream) {
       part->offer();
     }
   }
-  // Clusters begin when they can: the first averaging brings them together.
-  if (is_first && !goes_on_) {
+  // Clusters begin when they can: the first averaging brings them together, of whatever part.
+  if (is_offered && is_first && !goes_on_) {
     hold_until_ = transport::deadline_in(transport::kForEver);
   } else if (is_offered && options_.is_blocking) {
     hold_until_ = transport::deadline_in(options_.patience);
