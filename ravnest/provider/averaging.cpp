@@ -481,8 +481,11 @@ RuleState Averaging::averaged_state() const {
   return is_whole ? state : hooks_.rule_after_nothing();
 }
 
-void Averaging::on_update() {
-  ++updates_;
+void Averaging::on_update(std::int64_t number) {
+  if (updates_ == 0) {
+    epoch_began_ = number - 1;
+  }
+  updates_ = number;
   make_parts();
   if (!options_.every) {
     offer_due();
