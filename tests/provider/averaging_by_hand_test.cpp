@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "ravnest/provider/averaging.h"
 #include "ravnest/transport/loopback/loopback.h"
@@ -57,11 +58,12 @@ class ByHand {
     transport_ = transport::make_loopback_transport(network, node_.address, own);
     averaging_ = std::make_unique<Averaging>(
         options, node_, *transport_,
-        Averaging::Hooks{.post = [this](std::function<void()> task) { post(std::move(task)); },
-                         .on_changed = [] {},
-                         .on_news = [](const AveragingNews&) {},
-                         .on_notice = [this](const std::string& text,
-                                             transport::NoticeKind kind) { note(text, kind); }});
+        Averaging::Hooks{
+            .post = [this](std::function<void()> task) { post(std::move(task)); },
+            .on_changed = [] {},
+            .on_news = [this](const AveragingNews& news) { sent_.push_back(news.nbytes); },
+            .on_notice = [this](const std::string& text,
+                                transport::NoticeKind kind) { note(text, kind); }});
     averaging_->begin(stage_, *rule_, beginner.beginning);
     if (cluster == 1) {
       std::ranges::reverse(batches_);  // it learns from others
@@ -98,6 +100,7 @@ class ByHand {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLong, [&] { return notices_.find(part) != std::string::npos; });
   }
+  const std::vector<std::size_t>& sent() const { return sent_; }  // bytes, by averaging
   bool is_held() const { return averaging_->hold().has_value(); }
   std::size_t waits() const { return waits_; }  // that were told
   engine::WeightMap weights() const { return stage_.snapshot(); }
@@ -139,6 +142,7 @@ class ByHand {
   std::deque<std::function<void()>> tasks_;
   std::string notices_;
   std::size_t waits_ = 0;
+  std::vector<std::size_t> sent_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Averaging> averaging_;  // last: its threads use the rest
 };
@@ -226,6 +230,33 @@ TEST(AveragingByHand, OnlyTheFirstAveragingOfAllIsWaitedForForEver) {
   average(one, other);
   one.learn();  // the other part's first is due
   EXPECT_FALSE(one.is_held());
+}
+
+TEST(AveragingByHand, StreamsSendAsMuchInSmallerParts) {
+  std::vector<std::vector<std::size_t>> sent;
+  for (const std::size_t streams : {1U, 3U}) {
+    const auto network = transport::make_loopback_network();
+    AveragingOptions options;
+    options.every = 3;
+    options.streams = streams;
+    ByHand one(network, 0, options);
+    ByHand other(network, 1, options);
+    for (int update = 1; update <= 6; ++update) {
+      one.learn();
+      other.learn();
+      if (streams > 1 || update % 3 == 0) {  // a part is due
+        for (ByHand* each : {&one, &other, &one, &other}) {
+          each->run_next();
+        }
+      }
+    }
+    sent.push_back(one.sent());
+  }
+  ASSERT_EQ(sent[0].size(), 2U);
+  ASSERT_EQ(sent[1].size(), 6U);
+  EXPECT_LE(2 * *std::ranges::max_element(sent[1]), *std::ranges::max_element(sent[0]));
+  EXPECT_EQ(std::accumulate(sent[1].begin(), sent[1].end(), std::size_t{0}),
+            sent[0][0] + sent[0][1]);
 }
 
 TEST(AveragingByHand, AStageThatWasStartedAgainIsInPhaseWithItsCluster) {

@@ -79,6 +79,39 @@ INSTANTIATE_TEST_SUITE_P(Codecs, RingOfEveryCodec,
                          ::testing::Values("none", "fp16", "bf16", "int8"),
                          [](const auto& each) { return std::string(each.param); });
 
+// Between 1 and 2, and as many powers of ten larger or smaller.
+void spread(std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double power = static_cast<double>(i % 60) - 30.0;
+    values[i] = static_cast<float>((1.5 + values[i] / 2.0) * std::pow(10.0, power));
+  }
+}
+
+TEST(Ring, AveragesGreatAndSmallValuesToAMillionth) {
+  for (std::size_t members = 1; members <= 9; ++members) {
+    TestRing<LoopbackWorld> ring(members, patient(quick(5000)));
+    ring.make_all();
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      ring[rank].adjust = spread;
+    }
+    ring.start_all();
+    ring.offer_all();
+    ASSERT_TRUE(ring[0].wait_for_averages(1));
+    const Average average = ring[0].averages.entries()[0];
+    std::vector<double> wanted(5000);
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      auto own = contribution_of(rank, average.round, ring.options()).values;
+      spread(own);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        wanted[i] += own[i] / static_cast<double>(members);
+      }
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_NEAR(average.result.values[i] / wanted[i], 1.0, 1e-6) << members << " members, " << i;
+    }
+  }
+}
+
 TEST(Ring, AveragesThroughCompression) {
   for (const char* codec : {"zstd", "fp16+zstd", "int8+zstd"}) {
     for (const std::size_t members : {1U, 2U, 3U, 5U}) {
