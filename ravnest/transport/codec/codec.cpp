@@ -117,10 +117,11 @@ std::optional<Bytes> narrow(const Tensor& tensor, Numbers numbers) {
   const Bytes source = aligned(tensor.bytes);
   const auto values = as_values<float>(source.view());
   Buffer out(coded);
-  const bool is_done =
-      numbers == Numbers::kFloat16    ? to_float16(values, as_values<std::uint16_t>(out.data()))
-      : numbers == Numbers::kBFloat16 ? to_bfloat16(values, as_values<std::uint16_t>(out.data()))
-                                      : encode_rows(values, rows_of(values.size(), tensor.shape), out.data());
+  const bool is_done = numbers == Numbers::kFloat16
+                           ? to_float16(values, as_values<std::uint16_t>(out.data()))
+                       : numbers == Numbers::kBFloat16
+                           ? to_bfloat16(values, as_values<std::uint16_t>(out.data()))
+                           : encode_rows(values, rows_of(values.size(), tensor.shape), out.data());
   return is_done ? std::optional(out.take()) : std::nullopt;
 }
 

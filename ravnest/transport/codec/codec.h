@@ -16,8 +16,8 @@ enum class Numbers : std::uint8_t {
   kUnchanged = 0,
   kFloat16 = 1,   // rounded to nearest, ties to even
   kBFloat16 = 2,  // the same
-  // For every row (the last dimension, in runs of up to kLongestRow) a float32 scale, then for every
-  // value one byte: value ≈ scale · byte, with scale = the run's largest magnitude / 127.
+  // For every row (the last dimension, in runs of up to kLongestRow) a float32 scale, then for
+  // every value one byte: value ≈ scale · byte, with scale = the run's largest magnitude / 127.
   kInt8Rows = 3,
 };
 // Values that share a scale: more would lose what is small beside the largest of them.
