@@ -20,10 +20,9 @@ struct Rows {
 };
 
 // The values of a stage that one ring averages, as one row of numbers: parameters, then the
-// optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged;
-// of integers the largest is taken. Where no member has a number below zero in one of the
-// optimizer's tensors or buffers, there is none in their mean, however a codec has rounded it: a
-// variance stays one. On the loop's thread.
+// optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged, and
+// but for parameters not rounded on their way: a variance stays one. Of integers the largest is
+// taken. On the loop's thread.
 class AveragedValues {
  public:
   struct Names {
