@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ravnest import _C
-from ravnest.deal import Deal
+from ravnest.deal import Deal, Log, Room
 from ravnest.display import Board
 from ravnest.epochs import Epochs
 from ravnest.program import Program
@@ -50,6 +50,11 @@ class Place:
 
     def on_number(self, number: int) -> None:
         """The job has it."""
+
+    def deal_file(self, number: int) -> Path:
+        """What was not dealt in turn, beside the identity that the job belongs to."""
+        identity = Path(self.identity or _C.requester_file(self.server))
+        return identity.with_name(f"{identity.stem}-job-{number}.deal")
 
     def greet(self, number: int, comes_back: bool) -> str:
         """What there is to say of a job that begins, or goes on."""
@@ -108,6 +113,7 @@ class Job:
         self._parts = parts
         self._board = board
         self._deal = Deal()
+        self._log: Log | None = None
         self.number = place.number  # None: it is still to be submitted
         self._seen: dict[str, Any] = {"clusters": []}
         self._over = threading.Event()
@@ -134,8 +140,13 @@ class Job:
             self._board.say(greeting)
         threading.Thread(target=self._look, daemon=True).start()
         self.wait(self._has_feeds)
+        self._log = Log(self._place.deal_file(self.number))
         if comes_back:
+            self._log.read()
             self._go_on()
+        else:
+            self._log.begin(self._job.feeds())
+            self._deal = Deal(log=self._log)
         return True
 
     def _submit(self, program: Program) -> int:
@@ -183,7 +194,7 @@ class Job:
         sure = {restored: standing["restored"]} if restored else dict.fromkeys(feeds, 0)
         batches = {cluster: passes // self._parts for cluster, passes in learned.items()}
         kept = {cluster: sure[cluster] // self._parts for cluster in feeds if cluster in sure}
-        self._deal = Deal(batches, kept)
+        self._deal = Deal(batches, kept, self._log)
         for cluster, requester in feeds.items():
             if self._deal.is_exact and cluster in kept:
                 requester.start_at(kept[cluster] * self._parts)
@@ -193,9 +204,23 @@ class Job:
 
     def take_turn(self) -> tuple[Any | None, bool]:
         """The requester for the next batch, None where nobody needs it; whether it is behind us."""
-        feeds = self._job.feeds()
-        turn = self._deal.take(feeds)
-        return (None if turn.cluster is None else feeds[turn.cluster]), turn.is_behind
+        while True:
+            seen = self._job.wait_for_progress(-1, 0)
+            feeds = self._job.feeds()
+            turn = self._deal.take(feeds, self._rooms(feeds))
+            if turn is not None:
+                return (None if turn.cluster is None else feeds[turn.cluster]), turn.is_behind
+            self._job.wait_for_progress(seen, TICK)
+            self.check()
+
+    def _rooms(self, feeds: dict[int, Any]) -> dict[int, Room]:
+        if len(feeds) < 2:  # nobody else waits
+            return {}
+        return self.wait(
+            lambda _: {
+                cluster: Room(each.has_room(), each.under_way()) for cluster, each in feeds.items()
+            }
+        )
 
     def requesters(self) -> list:
         """Those of the clusters that there are."""
@@ -213,6 +238,8 @@ class Job:
         """All batches were dealt out."""
         self._job.end_training()
         self.wait(self._is_done)
+        if self._log is not None:
+            self._log.forget()
 
     def _is_done(self, timeout: int) -> bool:
         seen = self._job.wait_for_change(-1, 0)
@@ -289,6 +316,8 @@ class Job:
 
     def cancel(self) -> None:
         self._job.cancel(self.number)
+        if self._log is not None:
+            self._log.forget()
 
     def stop(self) -> None:
         """It was cut off by its user, who is told what becomes of it."""

@@ -181,7 +181,8 @@ class Node:
             "reduce_factor": reduce_factor,
             "averaging": averaging,
             "average_optim": average_optim,
-            "averaging_codec": averaging_codec or ("fp16" if compression else "none"),
+            "averaging_codec": averaging_codec
+            or ("fp16" if compression and reduce != "gloo" else "none"),
             "robust": robust,
             "reduce": reduce,
             "outer": outer,

@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "python_call.h"
+#include "ravnest/control/identities.h"
 #include "ravnest/package/package.h"
 #include "ravnest/provider/remote_job.h"
 #include "ravnest/provider/requester.h"
@@ -157,6 +158,12 @@ void bind_job(py::module_& module) {
             return self.wait_for_change(seen, Milliseconds(timeout));
           },
           Release())
+      .def(
+          "wait_for_progress",
+          [](RemoteJob& self, std::int64_t seen, std::int64_t timeout) {
+            return self.wait_for_progress(seen, Milliseconds(timeout));
+          },
+          Release())
       .def("feeds",
            [](RemoteJob& self) {
              std::map<std::int64_t, std::shared_ptr<Requester>> feeds;
@@ -199,6 +206,10 @@ void bind_requester(py::module_& module) {
           },
           py::arg("timeout"), Release())
       .def("submitted", [](const PythonRequester& self) { return self->submitted(); })
+      .def(
+          "has_room", [](const PythonRequester& self) { return self->has_room(); }, Release())
+      .def(
+          "under_way", [](const PythonRequester& self) { return self->under_way(); }, Release())
       .def("submit", &request_pass, py::arg("purpose"), py::arg("inputs"), py::arg("samples"),
            py::arg("epoch"), py::arg("part"), py::arg("parts"), py::arg("weight"),
            py::arg("timeout"))
@@ -225,6 +236,8 @@ void bind_requester(py::module_& module) {
             self->close(Milliseconds(timeout));
           },
           py::arg("timeout"), Release());
+  module.def("requester_file",
+             [](const std::string& server) { return control::requester_file(server).string(); });
   bind_job(module);
 }
 

@@ -51,15 +51,6 @@ at::Tensor rows_of(const at::Tensor& tensor, const Rows& rows) {
   return tensor.dim() == 0 ? tensor : tensor.narrow(0, rows.first, rows.count);
 }
 
-bool has_negative(const at::Tensor& tensor) {
-  return plain(tensor.detach()).lt(0.0).any().item<bool>();
-}
-
-at::Tensor without_negative(const at::Tensor& tensor) {
-  return tensor.is_complex() ? at::view_as_complex(at::view_as_real(tensor).clamp_min(0.0))
-                             : tensor.clamp_min(0.0);
-}
-
 }  // namespace
 
 bool belongs_to(const std::string& key, const std::string& parameter) {
@@ -86,16 +77,13 @@ AveragedValues::AveragedValues(Names names, engine::Stage& stage, const RuleStat
       if (belongs_to(key, rows.name) && tensor.sizes() == parameter.sizes() &&
           tensor.is_floating_point() && tensor.dim() > 0) {
         of_rule_.push_back({rows, key});
-        rule_values_ += size_of(rows_of(tensor, rows));
+        values_ += size_of(rows_of(tensor, rows));
       }
     }
   }
-  maxima_ = of_rule_.size();
-  values_ += rule_values_;
   for (const std::string& name : names_.buffers) {
     const at::Tensor buffer = weight(name);
-    values_ += is_averaged(buffer) ? size_of(buffer) : 0;
-    maxima_ += is_averaged(buffer) ? 1 : size_of(buffer);
+    (is_averaged(buffer) ? values_ : maxima_) += size_of(buffer);
   }
 }
 
@@ -121,18 +109,16 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
   reduce::Contribution taken;
   taken.values.reserve(values_);
   taken.maxima.reserve(maxima_);
-  const auto add_statistic = [&](const at::Tensor& tensor) {
-    append(tensor, taken.values);
-    taken.maxima.push_back(has_negative(tensor) ? 1 : 0);
-  };
   for (const Rows& rows : names_.parameters) {
     append(rows_of(weights.at(rows.name), rows), taken.values);
   }
-  std::ranges::for_each(rule_tensors(weights, rule), add_statistic);
+  for (const at::Tensor& tensor : rule_tensors(weights, rule)) {
+    append(tensor, taken.values);
+  }
   for (const std::string& name : names_.buffers) {
     const at::Tensor& buffer = weights.at(name);
     if (is_averaged(buffer)) {
-      add_statistic(buffer);
+      append(buffer, taken.values);
     } else {
       const at::Tensor row = buffer.to(at::kCPU, at::kLong).contiguous();
       taken.maxima.insert(taken.maxima.end(), row.const_data_ptr<std::int64_t>(),
@@ -140,20 +126,6 @@ reduce::Contribution AveragedValues::take(engine::Stage& stage, const UpdateRule
     }
   }
   return taken;
-}
-
-std::vector<float> AveragedValues::initial(const engine::WeightMap& weights) const {
-  std::vector<float> row;
-  for (const Rows& rows : names_.parameters) {
-    append(rows_of(weights.at(rows.name), rows), row);
-  }
-  row.resize(row.size() + rule_values_, 0.0F);
-  for (const std::string& name : names_.buffers) {
-    if (is_averaged(weights.at(name))) {
-      append(weights.at(name), row);
-    }
-  }
-  return row;
 }
 
 void AveragedValues::write(const Change& change, const reduce::Contribution& values,
@@ -175,9 +147,7 @@ void AveragedValues::write(const Change& change, const reduce::Contribution& val
   const engine::WeightMap& weights = stage.weights().current()->weights;
   std::size_t integer = 0;
   const auto set = [&](const at::Tensor& statistic) {
-    const at::Tensor mean = part_of(values.values, place, statistic);
-    const bool may_be_negative = values.maxima[integer++] != 0;
-    statistic.copy_(may_be_negative ? mean : without_negative(mean));
+    statistic.copy_(part_of(values.values, place, statistic));
     place += size_of(statistic);
   };
   std::ranges::for_each(rule_tensors(weights, rule), set);

@@ -20,10 +20,9 @@ struct Rows {
 };
 
 // The values of a stage that one ring averages, as one row of numbers: parameters, then the
-// optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged;
-// of integers the largest is taken. Where no member has a number below zero in one of the
-// optimizer's tensors or buffers, there is none in their mean, however a codec has rounded it: a
-// variance stays one. On the loop's thread.
+// optimizer's tensors of their shape where they are wanted, then buffers. Floats are averaged, and
+// but for parameters not rounded on their way: a variance stays one. Of integers the largest is
+// taken. On the loop's thread.
 class AveragedValues {
  public:
   struct Names {
@@ -39,8 +38,6 @@ class AveragedValues {
   std::size_t parameters() const { return parameter_values_; }  // of the values, the first
   std::size_t maxima() const { return maxima_; }
 
-  // As they were before the training: the same on all members. (Zeros of the optimizer.)
-  std::vector<float> initial(const engine::WeightMap& weights) const;
   reduce::Contribution take(engine::Stage& stage, const UpdateRule* rule) const;
   // Sets the values, whatever they are by now.
   void set(const reduce::Contribution& values, engine::Stage& stage, const UpdateRule* rule) const;
@@ -65,7 +62,6 @@ class AveragedValues {
   std::vector<OfRule> of_rule_;
   std::size_t values_ = 0;
   std::size_t parameter_values_ = 0;  // of them
-  std::size_t rule_values_ = 0;
   std::size_t maxima_ = 0;
 };
 

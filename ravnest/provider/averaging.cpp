@@ -118,6 +118,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     options.ring = number;
     options.rank = owner.node_.cluster;
     options.values = values_.values();
+    options.exact = values_.values() - values_.parameters();
     options.maxima = values_.maxima();
     options.extras = outer_.momentum().size();
     options.codec = owner.options_.codec;
@@ -130,10 +131,11 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
       options.members.push_back(
           {.name = name_of_node(ring.member_ids[i]), .address = ring.members[i]});
     }
-    ring_ = std::make_unique<reduce::Ring>(std::move(options), owner.transport_, *this,
-                                           owner.options_.is_gloo
-                                               ? gloo_engine(owner.options_.is_network_trusted)
-                                               : reduce::MakeEngine(reduce::make_wire_engine));
+    ring_ = std::make_unique<reduce::Ring>(
+        std::move(options), owner.transport_, *this,
+        owner.options_.is_gloo
+            ? gloo_engine(owner.options_.is_network_trusted, owner.options_.listen)
+            : reduce::MakeEngine(reduce::make_wire_engine));
     ring_->start();
   }
   void stop() { ring_->stop(); }
@@ -215,24 +217,26 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   }
   UpdateRule* rule() const { return owner_.options_.with_rule ? owner_.rule_ : nullptr; }
 
-  // A codec that rounds is better off with what was learned since the base than with the values
-  // themselves.
-  bool travels_from_base() const {
+  bool is_rounded() const {
     return owner_.options_.codec.numbers != transport::Numbers::kUnchanged;
   }
-  bool needs_base() const { return outer_.is_nesterov() || travels_from_base(); }
+  bool needs_base() const { return outer_.is_nesterov() || is_rounded(); }
+  // What a codec rounds is what was learned since the base, and never the weights themselves:
+  // before the first round there is no base, for any member.
+  bool travels_from_base() const { return is_rounded() && committed_ > 0; }
 
   void contribute(std::int64_t round) {
     taken_ = values_.take(*owner_.stage_, rule());
     taken_after_ = owner_.stage_->updates();
     reduce::Contribution given = taken_;
+    given.may_be_rounded = travels_from_base();
     if (travels_from_base()) {
-      if (base_.empty()) {
-        base_ = values_.initial(owner_.hooks_.initial());
-      }
       for (std::size_t i = 0; i < base_.size(); ++i) {
         given.values[i] -= base_[i];
       }
+    }
+    for (std::size_t i = 0; i < left_out_.size(); ++i) {
+      given.values[i] += left_out_[i];
     }
     ring_->contribute(round, std::move(given));
   }
@@ -243,16 +247,15 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
         average.result.values[i] += base_[i];
       }
     }
+    left_out_ = std::move(average.left_out);
     // The first step is the mean, for all members: where they have all been started again, what
     // they went on from is not known any more.
     if (outer_.is_nesterov() && !average.is_final && committed_ > 0) {
       // Statistics and the optimizer's means have no momentum: a variance would not stay one.
       const std::size_t count = values_.parameters();
-      outer_.apply(std::span(base_).first(count), std::span(average.result.values).first(count));
+      outer_.apply(base_, std::span(average.result.values).first(count));
     }
-    if (needs_base()) {
-      base_ = average.result.values;
-    }
+    set_base(average.result.values);
     // To the last bit as all others have it, where nothing has moved since.
     const bool is_still = average.is_final || taken_after_ == owner_.stage_->updates();
     if (is_still) {
@@ -289,6 +292,14 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     owner_.on_settled();
   }
 
+  // What all went on from, parameters alone; of means there is none.
+  void set_base(const std::vector<float>& values) {
+    if (needs_base()) {
+      const auto count = static_cast<std::ptrdiff_t>(values_.parameters());
+      base_.assign(values.begin(), values.begin() + count);
+    }
+  }
+
   // What is no number here becomes that of another; what was learned stays.
   void mend(reduce::Contribution values) {
     const reduce::Contribution own = values_.take(*owner_.stage_, rule());
@@ -303,7 +314,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   reduce::Contribution latest() const {
     reduce::Contribution latest = values_.take(*owner_.stage_, rule());
     if (needs_base() && committed_ > 0) {
-      latest.values = base_;
+      std::ranges::copy(base_, latest.values.begin());
     }
     const std::span<const float> momentum = outer_.momentum();
     latest.values.insert(latest.values.end(), momentum.begin(), momentum.end());
@@ -336,7 +347,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
     }
     if (round > 0) {
       committed_ = round;
-      base_ = needs_base() ? std::move(latest.values) : std::vector<float>{};
+      set_base(latest.values);
     }
     if (std::exchange(is_fetching_, false)) {
       owner_.on_fetched();
@@ -351,6 +362,7 @@ class Averaging::Part : public reduce::RingListener, public std::enable_shared_f
   std::size_t members_ = 0;
   reduce::OuterStep outer_;
   std::vector<float> base_;        // what all members went on from, where that is needed
+  std::vector<float> left_out_;    // of the parameters, by the codec in the round before
   reduce::Contribution taken_;     // for the round under way
   std::uint64_t taken_after_ = 0;  // updates of the stage
   bool is_due_ = false;
@@ -469,8 +481,11 @@ RuleState Averaging::averaged_state() const {
   return is_whole ? state : hooks_.rule_after_nothing();
 }
 
-void Averaging::on_update() {
-  ++updates_;
+void Averaging::on_update(std::int64_t number) {
+  if (updates_ == 0) {
+    epoch_began_ = number - 1;
+  }
+  updates_ = number;
   make_parts();
   if (!options_.every) {
     offer_due();
@@ -511,17 +526,17 @@ void Averaging::offer_due() {
 
 void Averaging::offer(std::size_t stream) {
   make_parts();
-  bool is_first = false;
+  const bool is_first =
+      std::ranges::all_of(parts_, [](const auto& part) { return part->is_first(); });
   bool is_offered = false;  // a stage may have no parameters of its own
   for (const auto& part : parts_) {
     if (part->stream() == stream && !part->is_due()) {
-      is_first = is_first || part->is_first();
       is_offered = true;
       part->offer();
     }
   }
-  // Clusters begin when they can: the first averaging brings them together.
-  if (is_first && !goes_on_) {
+  // Clusters begin when they can: the first averaging brings them together, of whatever part.
+  if (is_offered && is_first && !goes_on_) {
     hold_until_ = transport::deadline_in(transport::kForEver);
   } else if (is_offered && options_.is_blocking) {
     hold_until_ = transport::deadline_in(options_.patience);

@@ -25,6 +25,7 @@ struct AveragingOptions {
   reduce::Mean mean = reduce::Mean::kPlain;
   bool is_gloo = false;  // c10d's Gloo moves the values, see gloo_engine; else our transport
   bool is_network_trusted = false;
+  std::string listen;  // as the provider's, for Gloo
   reduce::OuterOptions outer;
   std::size_t streams = 1;  // parts of a stage that are averaged in turn, between two averagings
   // The longest that a fast cluster waits for a slow one, but for the first averaging, which all
@@ -78,7 +79,6 @@ class Averaging {
  public:
   struct Hooks {
     std::function<void(std::function<void()>)> post;  // to the loop's thread, from any
-    std::function<engine::WeightMap()> initial;       // values that the plan began with
     // The state of such a rule after an update that changed nothing; where it is averaged. Takes
     // as much memory as an update of another stage like this would.
     std::function<RuleState()> rule_after_nothing;
@@ -102,7 +102,9 @@ class Averaging {
 
   // What is averaged from here on; both outlive this or the next call.
   void begin(engine::Stage& stage, UpdateRule& rule, Beginning beginning);
-  void on_update();
+  // The stage's update of this number, counted from 1 over the whole run, is made. All stages of a
+  // cluster number them alike, those that were started again as well.
+  void on_update(std::int64_t number);
   void on_epoch();
   // Until when training has to stand still, if at all.
   std::optional<transport::TimePoint> hold() const;
@@ -135,7 +137,7 @@ class Averaging {
   std::mutex mutex_;       // guards changes of the list, and the flag
   std::vector<std::shared_ptr<Part>> parts_;
   bool is_stopped_ = false;
-  std::int64_t updates_ = 0;      // of this training
+  std::int64_t updates_ = 0;      // of the run; 0: none in this training yet
   std::int64_t epoch_began_ = 0;  // after so many of them
   std::int64_t last_epoch_ = 0;   // the updates of the epoch before
   std::size_t next_stream_ = 0;   // of those that are offered in this epoch

@@ -14,8 +14,16 @@ constexpr std::size_t kRoom = 16;
 constexpr std::size_t kLeastTensor = std::size_t{256} << 20;
 constexpr std::size_t kLeastMessage = std::size_t{512} << 20;
 constexpr std::size_t kLeastHeld = std::size_t{1} << 30;
-// An optimizer keeps no more than so many tensors for a parameter, which may travel with it.
-constexpr std::size_t kWithState = 4;
+// To a member that was away travels a parameter with what the optimizer keeps for it, no more than
+// three tensors, and the momentum of averaging.
+constexpr std::size_t kWithState = 5;
+
+// As it is averaged: floats as float32, complex numbers as two of them, integers as int64.
+std::size_t averaged_bytes(const graph::TensorType& type) {
+  const std::size_t width = graph::element_size(type.dtype);
+  const auto nbytes = static_cast<std::size_t>(graph::nbytes(type, {}).value_or(0));
+  return width == 0 ? 0 : nbytes / width * std::clamp<std::size_t>(width, 4, 8);
+}
 
 // By their place among the outputs of the stage before, or among the `wanted` inputs of the model.
 std::vector<graph::Value> values_from(const graph::Graph& graph,
@@ -136,7 +144,7 @@ Foreseen::Foreseen(const package::NodeConfig& node, const graph::Stage& stage) {
   add(eval_values_, eval);
   add(eval_inputs_, eval);
   for (const graph::Weight& weight : program.weights) {
-    fixed_ += static_cast<std::size_t>(nbytes(weight.type, {}).value_or(0));
+    fixed_ += averaged_bytes(weight.type);
   }
   channels_ = 4 + node.mates.size();
   for (const package::NodeRing& ring : node.rings) {

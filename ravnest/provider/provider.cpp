@@ -143,7 +143,6 @@ void Provider::Impl::make_averaging() {
   hooks.post = [this](std::function<void()> task) {
     loop_->post([task = std::move(task)](engine::Stage&) { task(); });
   };
-  hooks.initial = [this] { return read_program().weights(); };
   hooks.rule_after_nothing = [this] { return rule_after_nothing(*stage_); };
   hooks.on_changed = [this] { loop_->on_weights_changed(); };
   hooks.on_news = [this](const AveragingNews& news) {
@@ -161,6 +160,7 @@ void Provider::Impl::make_averaging() {
   };
   AveragingOptions averaging = options_.averaging;
   averaging.is_network_trusted = options_.is_network_trusted;
+  averaging.listen = options_.listen;
   averaging_ = std::make_unique<Averaging>(averaging, node_, *transport_, std::move(hooks));
 }
 

@@ -248,7 +248,8 @@ void Provider::Impl::on_learned(const PassHeader& header, const PassResult& resu
     }
   }
   if (is_update && averaging_) {
-    averaging_->on_update();
+    const auto each = static_cast<std::int64_t>(options_.update_frequency);
+    averaging_->on_update((updated_ + each - 1) / each);
   }
 }
 

@@ -262,6 +262,11 @@ void RemoteJob::set_root(const coordinator::Root& root) {
         tell(cluster, header, result);
       };
     }
+    options.on_progress = [progress = progress_] {
+      const std::lock_guard telling(progress->mutex);
+      ++progress->count;
+      progress->changed.notify_all();
+    };
     fed.requester = std::make_shared<Requester>(std::move(options));
     if (is_trained_) {
       fed.requester->end_training();
@@ -295,6 +300,13 @@ std::map<std::int64_t, std::shared_ptr<Requester>> RemoteJob::feeds() {
     result.emplace(cluster, fed.requester);
   }
   return result;
+}
+
+std::int64_t RemoteJob::wait_for_progress(std::int64_t seen, transport::Milliseconds timeout) {
+  std::unique_lock lock(progress_->mutex);
+  progress_->changed.wait_until(lock, transport::deadline_in(timeout),
+                                [&] { return progress_->count != seen; });
+  return progress_->count;
 }
 
 void RemoteJob::end_training() {

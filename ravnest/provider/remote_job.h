@@ -60,6 +60,9 @@ class RemoteJob {
   std::int64_t wait_for_change(std::int64_t seen, transport::Milliseconds timeout);
   // The clusters that train, or will again, with their Requesters.
   std::map<std::int64_t, std::shared_ptr<Requester>> feeds();
+  // Until one of them got on otherwise than `seen` times before, so that it may have room; gives
+  // how often they have.
+  std::int64_t wait_for_progress(std::int64_t seen, transport::Milliseconds timeout);
 
   // All passes were submitted: for every cluster that there is, or will be.
   void end_training();
@@ -83,7 +86,15 @@ class RemoteJob {
   void adopt_orphan(std::int64_t cluster, const std::set<std::int64_t>& clusters);
   void part_with_orphans(const std::set<std::int64_t>& clusters);
 
+  // Told by Requesters, which may outlive this.
+  struct Progress {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::int64_t count = 0;
+  };
+
   const RemoteJobOptions options_;
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   const trust::Identity identity_;
   const std::unique_ptr<control::Client> client_;
   relay::Outward outward_;

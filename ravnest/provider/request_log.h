@@ -63,6 +63,7 @@ class RequestLog {
   void take_over(Rest rest);
 
   bool is_idle() const { return unfinished_passes_ == 0; }
+  std::int64_t unfinished() const { return unfinished_passes_; }
   bool is_trained() const { return unfinished_trainings_ == 0; }
   bool is_validated() const { return unfinished_validations_ == 0; }
   // The sums of the one that ended last.

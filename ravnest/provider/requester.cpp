@@ -153,10 +153,20 @@ std::int64_t Requester::submitted() {
   return log_.submitted();
 }
 
+bool Requester::is_open() const { return heir_ || (!is_over_ && log_.unsent() < kQueuedHere); }
+
+bool Requester::has_room() {
+  return wait([this] { return is_open(); }, Milliseconds(0));
+}
+
+std::int64_t Requester::under_way() {
+  const std::lock_guard lock(mutex_);
+  return log_.unfinished();
+}
+
 bool Requester::submit(PassHeader header, const std::vector<c10::IValue>& inputs,
                        Milliseconds timeout) {
-  const auto has_room = [this] { return heir_ || (!is_over_ && log_.unsent() < kQueuedHere); };
-  if (!wait(has_room, timeout)) {
+  if (!wait([this] { return is_open(); }, timeout)) {
     return false;
   }
   transport::Message message =
@@ -215,7 +225,7 @@ void Requester::feed() {
     message.epoch = session_;
     ++sending_;
     lock.unlock();
-    changed_.notify_all();
+    tell();
     send(message, message.epoch);
     lock.lock();
     --sending_;
@@ -268,7 +278,7 @@ void Requester::on_report(const transport::Message& message) {
       predictions_.push_back(unpack(message, c10::kCPU));
     }
   }
-  changed_.notify_all();
+  tell();
 }
 
 void Requester::on_word(const Control& control) {
@@ -287,7 +297,7 @@ void Requester::on_word(const Control& control) {
   } catch (const Error&) {
     return end(std::current_exception());
   }
-  changed_.notify_all();
+  tell();
 }
 
 void Requester::on_end(const std::exception_ptr& error) {
@@ -306,7 +316,14 @@ void Requester::end(const std::exception_ptr& error) {
       error_ = error;
     }
   }
+  tell();
+}
+
+void Requester::tell() {
   changed_.notify_all();
+  if (options_.on_progress) {
+    options_.on_progress();
+  }
 }
 
 template <typename Done>

@@ -40,6 +40,8 @@ struct RequesterOptions {
   // How a training pass came out, once each; on the transport's threads.
   std::function<void(const PassHeader&, const PassResult&)> on_result;
   std::function<void(const transport::Notice&)> on_notice;
+  // There may be room for more, or it is over; on the transport's threads or its own.
+  std::function<void()> on_progress;
 };
 
 // A transport of these options, for one Requester or several.
@@ -78,6 +80,10 @@ class Requester {
   std::optional<std::int64_t> wait_for_root(transport::Milliseconds timeout);
   // Training passes so far, those before `first` counted.
   std::int64_t submitted();
+  // Whether the next one would be taken at once. Throws as a wait does.
+  bool has_room();
+  // Passes that are submitted and not done.
+  std::int64_t under_way();
   bool submit(PassHeader header, const std::vector<c10::IValue>& inputs,
               transport::Milliseconds timeout);
   bool wait_until_idle(transport::Milliseconds timeout);
@@ -100,9 +106,11 @@ class Requester {
   void end(const std::exception_ptr& error);
   template <typename Done>
   bool wait(const Done& is_done, transport::Milliseconds timeout);
+  bool is_open() const;
   void feed();
   void send(const transport::Message& message, std::int64_t session);
   void on_unsent(std::int64_t session, const std::exception_ptr& error);
+  void tell();
 
   const RequesterOptions options_;
   std::shared_ptr<transport::Transport> transport_;

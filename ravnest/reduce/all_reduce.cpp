@@ -16,6 +16,8 @@ using transport::Message;
 // Acknowledgements of the last chunks are on their way when the round is over.
 constexpr Milliseconds kReturn{50};
 constexpr const char* kNotFinite = "sent values that are not finite";
+constexpr const char* kTooGreat =
+    "has values whose sum with those of others is no float32 any more";
 
 std::span<const float> as_floats(const Bytes& bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
@@ -24,6 +26,7 @@ std::span<const float> as_floats(const Bytes& bytes) {
 Pieces make_pieces(const RingOptions& options, const Task& task) {
   const std::size_t chunk = task.largest_chunk > 0 ? task.largest_chunk : options.largest_chunk;
   return {.values = options.values,
+          .exact = options.exact,
           .segments = task.participants.size(),
           .chunk = std::max<std::size_t>(1, chunk / sizeof(float))};
 }
@@ -77,9 +80,14 @@ AllReduce::AllReduce(const RingOptions& options, const Task& task, Contribution 
       task_(task),
       send_(std::move(send)),
       pieces_(make_pieces(options, task)),
+      may_be_rounded_(contribution.may_be_rounded &&
+                      options.codec.numbers != transport::Numbers::kUnchanged),
       values_(std::move(contribution.values)),
       maxima_(std::move(contribution.maxima)) {
   RAVNEST_CHECK(values_.size() == options.values && maxima_.size() == options.maxima);
+  if (may_be_rounded_ && size() > 1) {
+    left_out_.resize(options.values - options.exact);
+  }
 }
 
 void AllReduce::start() {
@@ -171,7 +179,13 @@ void AllReduce::take(std::size_t rank, const Message& message, Parts parts) {
 }
 
 void AllReduce::take_floats(std::size_t rank, const ChunkHead& head, Parts coded) {
-  const std::size_t count = pieces_.at(head.segment, head.chunk).size;
+  const Range range = pieces_.at(head.segment, head.chunk);
+  const std::size_t count = range.size;
+  if (head.codec.numbers != transport::Numbers::kUnchanged &&
+      codec_for(range).numbers == transport::Numbers::kUnchanged) {
+    throw_invalid("[reduce] expected values that no codec has rounded, got ", name_of(head.codec),
+                  ".");
+  }
   Bytes wide;
   Parts floats = coded;
   if (head.codec != transport::Codec{}) {
@@ -206,7 +220,7 @@ void AllReduce::on_partial(std::size_t rank, const ChunkHead& head, Parts floats
   const bool is_finite =
       is_last ? add_and_scale(sums, floats, 1.0F / static_cast<float>(size())) : add(sums, floats);
   if (!is_finite) {
-    blame(rank, floats);
+    blame(rank, floats, sums);
   }
   fault_point("averaging");
   if (is_last) {
@@ -235,8 +249,11 @@ void AllReduce::finish_exchange(std::size_t chunk) {
   for (std::size_t place = 0; place < size(); ++place) {
     contributions.push_back(place == task_.place ? own : as_floats(exchange.by_place[place]));
   }
-  if (!are_finite(own) || !trimmed_mean(own, contributions)) {
+  if (!are_finite(own)) {
     throw Suspicion(options_.rank, kNotFinite);
+  }
+  if (!trimmed_mean(own, contributions)) {
+    throw Suspicion(options_.rank, kTooGreat, false);
   }
   exchange.by_place.clear();
   send_mean(chunk);
@@ -253,9 +270,15 @@ void AllReduce::on_finished(std::size_t rank, const ChunkHead& head, Parts float
   }
 }
 
-void AllReduce::blame(std::size_t rank, Parts floats) const {
-  // Ours are overwritten by the sum; but if not theirs, then ours.
-  throw Suspicion(are_finite(floats) ? options_.rank : rank, kNotFinite);
+// Ours are still what they were where the sum is not finite.
+void AllReduce::blame(std::size_t rank, Parts floats, std::span<const float> own) const {
+  if (!are_finite(floats)) {
+    throw Suspicion(rank, kNotFinite);
+  }
+  if (!are_finite(own)) {
+    throw Suspicion(options_.rank, kNotFinite);
+  }
+  throw Suspicion(largest(floats) < largest(own) ? options_.rank : rank, kTooGreat, false);
 }
 
 void AllReduce::take_maxima(std::size_t rank, const ChunkHead& head, const Bytes& bytes) {
@@ -289,11 +312,23 @@ std::span<float> AllReduce::floats_at(const Range& range) {
   return values_.all().subspan(range.offset, range.size);
 }
 
-transport::Encoded AllReduce::encoded(const Range& range) {
+transport::Codec AllReduce::codec_for(const Range& range) const {
+  const bool is_rounded = may_be_rounded_ && !pieces_.is_exact(range);
+  return is_rounded ? options_.codec : transport::Codec{.zstd = options_.codec.zstd};
+}
+
+// What the codec leaves out of these values counts so much in the sum.
+transport::Encoded AllReduce::encoded(const Range& range, float weight) {
   const transport::Tensor tensor{.dtype = graph::DType::kFloat32,
                                  .shape = {static_cast<std::int64_t>(range.size)},
                                  .bytes = values_.lend(range.offset, range.size)};
-  return transport::encode(tensor, options_.codec);
+  transport::Encoded out = transport::encode(tensor, codec_for(range));
+  if (out.codec.numbers != transport::Numbers::kUnchanged) {
+    const Bytes seen = decoded(out.bytes, out.codec, range.size);
+    subtract(std::span(left_out_).subspan(range.offset, range.size), floats_at(range),
+             as_floats(seen), weight);
+  }
+  return out;
 }
 
 void AllReduce::send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk) {
@@ -312,7 +347,8 @@ void AllReduce::send_sum(const ChunkHead& head) {
 void AllReduce::send_mean(std::size_t chunk) {
   const std::size_t segment = own_segment();
   const Range range = pieces_.at(segment, chunk);
-  transport::Encoded out = encoded(range);
+  // Added to one member's values alone, a trimmed mean would not have it.
+  transport::Encoded out = encoded(range, is_trimmed() ? 0.0F : static_cast<float>(size()));
   if (out.codec.numbers != transport::Numbers::kUnchanged) {  // take what the others will see
     const Bytes seen = decoded(out.bytes, out.codec, range.size);
     static_cast<void>(copy(floats_at(range), Parts(&seen, 1)));
@@ -337,7 +373,7 @@ void AllReduce::send_coded(std::size_t place, const ChunkHead& head, Bytes bytes
 }
 
 Engine::Result AllReduce::result() {
-  Engine::Result result{.nbytes_sent = nbytes_sent_};
+  Engine::Result result{.nbytes_sent = nbytes_sent_, .left_out = std::move(left_out_)};
   result.contribution.values = values_.take(kReturn);
   result.contribution.maxima = std::move(maxima_);
   return result;

@@ -39,11 +39,14 @@ ChunkHead read_chunk_head(const transport::Message& message);
 // Somebody did what nobody may; the round is spoilt.
 class Suspicion : public std::runtime_error {
  public:
-  Suspicion(std::size_t rank, const std::string& why) : std::runtime_error(why), rank_(rank) {}
+  Suspicion(std::size_t rank, const std::string& why, bool is_proven = true)
+      : std::runtime_error(why), rank_(rank), is_proven_(is_proven) {}
   std::size_t rank() const { return rank_; }
+  bool is_proven() const { return is_proven_; }
 
  private:
   std::size_t rank_;
+  bool is_proven_;
 };
 
 // One participant's part of one all-reduce. Participant i owns segment i + 1: partial sums of a
@@ -52,8 +55,9 @@ class Suspicion : public std::runtime_error {
 // trimmed mean the first trip is replaced: everyone sends owners their values directly.
 //
 // Sums are float32 whatever the codec. A finished chunk travels from its owner to all without being
-// coded again, so all have the same, the owner included. Values are summed in place and sent
-// from there: by the time a chunk's mean comes back, everyone has taken what it was made of.
+// coded again, so all have the same, the owner included. Every sum is coded by one member, which
+// knows what that left out. Values are summed in place and sent from there: by the time a chunk's
+// mean comes back, everyone has taken what it was made of.
 class AllReduce {
  public:
   using Send = std::function<void(std::size_t rank, transport::Message message)>;
@@ -95,7 +99,7 @@ class AllReduce {
   void on_values(std::size_t rank, const ChunkHead& head, Parts floats);
   void on_finished(std::size_t rank, const ChunkHead& head, Parts floats, Parts coded);
   void finish_exchange(std::size_t chunk);
-  [[noreturn]] void blame(std::size_t rank, Parts floats) const;
+  [[noreturn]] void blame(std::size_t rank, Parts floats, std::span<const float> own) const;
 
   void send_own(std::size_t place, Part part, std::size_t segment, std::size_t chunk);
   void send_sum(const ChunkHead& head);
@@ -108,13 +112,16 @@ class AllReduce {
   std::size_t previous() const { return (task_.place + size() - 1) % size(); }
   std::size_t own_segment() const { return next(); }
   std::span<float> floats_at(const Range& range);
-  transport::Encoded encoded(const Range& range);
+  transport::Codec codec_for(const Range& range) const;
+  transport::Encoded encoded(const Range& range, float weight = 1.0F);
 
   const RingOptions& options_;
   const Task task_;
   const Send send_;
   const Pieces pieces_;
+  const bool may_be_rounded_;
   LentFloats values_;
+  std::vector<float> left_out_;  // by the codec, of sums; empty where it rounds nothing
   std::vector<std::int64_t> maxima_;
   std::map<std::size_t, Source> sources_;  // by rank
   std::vector<Exchange> exchanges_;        // by chunk

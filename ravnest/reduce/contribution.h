@@ -12,6 +12,8 @@ namespace ravnest::reduce {
 struct Contribution {
   std::vector<float> values;         // averaged
   std::vector<std::int64_t> maxima;  // the largest of each, exact
+  // By the codec. False, and so at all members: they are too much for it, such as whole weights.
+  bool may_be_rounded = true;
 };
 
 // A round that was committed: bit-identical for all that took part.
@@ -22,6 +24,9 @@ struct Average {
   bool is_final = false;
   std::size_t nbytes_sent = 0;         // by us, of values and maxima
   std::chrono::milliseconds duration;  // from on_begin to the commit
+  // Of the sum, by us, where the codec rounded it; added to our next contribution nothing is lost
+  // in the long run. Empty: nothing.
+  std::vector<float> left_out;
 };
 
 enum class Mean : std::uint8_t {

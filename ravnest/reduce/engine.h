@@ -57,6 +57,7 @@ class Engine {
   struct Result {
     Contribution contribution;
     std::size_t nbytes_sent = 0;
+    std::vector<float> left_out;  // as in Average
   };
   // What on_moved told of; once, and when everyone has it.
   virtual Result take() = 0;

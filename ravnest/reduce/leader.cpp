@@ -332,8 +332,8 @@ const Leader::Peer* Leader::find_accuser(TimePoint now) {
     const Peer& peer = peers_[rank];
     if (!is_in_round(peer) || peer.word.stage != Stage::kFailed) {
       is_certain &= is_in_round(peer) && peer.word.stage == Stage::kDone;
-    } else if (peer.word.is_proven) {
-      return &peer;
+    } else if (peer.word.is_proven || peer.word.suspect == static_cast<std::int64_t>(rank)) {
+      return &peer;  // and who accuses itself is right
     } else if (accuser == nullptr || peer.word.progress < accuser->word.progress) {
       // Who stands behind the culprit starves first; those further on have had more.
       accuser = &peer;

@@ -38,6 +38,10 @@ RingOptions checked(RingOptions options) {
                     options.members[rank].name, " twice.");
     }
   }
+  if (options.exact > options.values) {
+    throw_invalid("[reduce] expected no more exact values than ", options.values, ", got ",
+                  options.exact, ".");
+  }
   if (options.terms < 0) {
     throw_invalid("[reduce] expected terms from 0, got ", options.terms, ".");
   }
@@ -313,7 +317,8 @@ void Ring::Core::commit(const Task& task, bool is_final) {
                   .result = std::move(result.contribution),
                   .is_final = is_final,
                   .nbytes_sent = result.nbytes_sent,
-                  .duration = std::chrono::duration_cast<Milliseconds>(Clock::now() - began_)};
+                  .duration = std::chrono::duration_cast<Milliseconds>(Clock::now() - began_),
+                  .left_out = std::move(result.left_out)};
   for (const std::size_t rank : task.participants) {
     average.members.push_back(options_.members[rank].name);
   }

@@ -23,6 +23,7 @@ struct RingOptions {
   std::vector<transport::Peer> members;  // by rank
   std::size_t rank = 0;                  // ours
   std::size_t values = 0;                // how many a contribution has; others are refused
+  std::size_t exact = 0;                 // of the values, the last: the codec does not round them
   std::size_t maxima = 0;
   std::size_t extras = 0;  // follow the values in what a member gives to one that was away
   transport::Codec codec;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "ravnest/base/error.h"
@@ -41,22 +42,25 @@ RAVNEST_WIDE bool is_run_finite(std::span<const std::byte> run) {
   return wild == 0;
 }
 
-RAVNEST_WIDE bool add_run(float* sums, std::span<const std::byte> run) {
-  std::uint32_t wild = 0;
-  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
-    sums[i] += float_at(run.data(), i);
-    wild |= is_wild(sums[i]);
-  }
-  return wild == 0;
-}
-
+// In blocks that stay in the cache: whose sums are not all finite is left as it was, so that it can
+// be told whose values did it.
 RAVNEST_WIDE bool add_and_scale_run(float* sums, std::span<const std::byte> run, float factor) {
-  std::uint32_t wild = 0;
-  for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
-    sums[i] = (sums[i] + float_at(run.data(), i)) * factor;
-    wild |= is_wild(sums[i]);
+  std::array<float, kBlock> block;
+  const std::size_t count = run.size() / sizeof(float);
+  for (std::size_t start = 0; start < count; start += kBlock) {
+    const std::size_t size = std::min(kBlock, count - start);
+    const std::byte* const from = run.data() + start * sizeof(float);
+    std::uint32_t wild = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      block[i] = (sums[start + i] + float_at(from, i)) * factor;
+      wild |= is_wild(block[i]);
+    }
+    if (wild != 0) {
+      return false;
+    }
+    std::copy_n(block.data(), size, sums + start);
   }
-  return wild == 0;
+  return true;
 }
 
 RAVNEST_WIDE bool copy_run(float* values, std::span<const std::byte> run) {
@@ -74,7 +78,7 @@ bool all_runs(std::span<float> into, Parts from, const Each& each) {
   RAVNEST_CHECK(nbytes_of(from) == into.size_bytes());
   bool is_good = true;
   for_each_run(from, [&](std::size_t first, std::span<const std::byte> run) {
-    is_good &= each(into.data() + first, run);
+    is_good = is_good && each(into.data() + first, run);
   });
   return is_good;
 }
@@ -90,7 +94,25 @@ bool are_finite(Parts values) {
   return is_good;
 }
 
-bool add(std::span<float> into, Parts from) { return all_runs(into, from, add_run); }
+float largest(std::span<const float> values) {
+  float found = 0.0F;
+  for (const float value : values) {
+    found = std::max(found, std::abs(value));
+  }
+  return found;
+}
+
+float largest(Parts values) {
+  float found = 0.0F;
+  for_each_run(values, [&](std::size_t, std::span<const std::byte> run) {
+    for (std::size_t i = 0; i < run.size() / sizeof(float); ++i) {
+      found = std::max(found, std::abs(float_at(run.data(), i)));
+    }
+  });
+  return found;
+}
+
+bool add(std::span<float> into, Parts from) { return add_and_scale(into, from, 1.0F); }
 
 bool add_and_scale(std::span<float> into, Parts from, float factor) {
   return all_runs(into, from, [factor](float* sums, std::span<const std::byte> run) {
@@ -107,6 +129,13 @@ RAVNEST_WIDE bool scale(std::span<float> values, float factor) {
     wild |= is_wild(value);
   }
   return wild == 0;
+}
+
+RAVNEST_WIDE void subtract(std::span<float> into, std::span<const float> values,
+                           std::span<const float> less, float factor) {
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    into[i] = (values[i] - less[i]) * factor;
+  }
 }
 
 void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from) {

@@ -13,6 +13,10 @@ namespace ravnest::reduce {
 
 bool are_finite(std::span<const float> values);
 bool are_finite(Parts values);
+// The largest magnitude of finite values.
+float largest(std::span<const float> values);
+float largest(Parts values);
+// The next two write nothing from about the first result on that is not finite.
 // into += from
 bool add(std::span<float> into, Parts from);
 // into = (into + from) · factor
@@ -21,6 +25,9 @@ bool add_and_scale(std::span<float> into, Parts from, float factor);
 bool scale(std::span<float> values, float factor);
 // into = from
 bool copy(std::span<float> into, Parts from);
+// into = (values - less) · factor
+void subtract(std::span<float> into, std::span<const float> values, std::span<const float> less,
+              float factor);
 void take_maxima(std::span<std::int64_t> into, std::span<const std::int64_t> from);
 
 // Of every coordinate the mean without the largest and the smallest; three contributions or more.

@@ -145,7 +145,7 @@ void WireEngine::work(const std::function<void()>& step) {
       listener_.on_moved(round_->task().round);
     }
   } catch (const Suspicion& suspicion) {
-    fail(suspicion.rank(), suspicion.what(), true);
+    fail(suspicion.rank(), suspicion.what(), suspicion.is_proven());
   }
 }
 

@@ -17,7 +17,7 @@ namespace ravnest::transport {
 // The frames of the protocol, as proto/wire.proto specifies them, free of any encoding. What comes
 // from outside stays a claim here, in plain numbers, until the Assembler has checked it.
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // The first frame from the sender's side.
 struct Hello {

@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t kMembers = 3;
 
 RingOptions ring() {
-  RingOptions options{.rank = 1, .values = 40, .maxima = 2, .largest_chunk = 32};
+  RingOptions options{.rank = 1, .values = 40, .exact = 8, .maxima = 2, .largest_chunk = 32};
+  options.codec = transport::parse_codec("int8+zstd");
   for (std::size_t rank = 0; rank < kMembers; ++rank) {
     options.members.push_back({.name = "node"});
   }

@@ -11,7 +11,6 @@
 namespace ravnest::provider {
 namespace {
 
-// Names that sound like those of squares, and are not.
 constexpr const char* kNormed = R"(
 weight parameter "summary.weight" : f32[4, 4]
 weight parameter "scale" : f32[4]
@@ -114,22 +113,6 @@ TEST_F(AveragedValuesTest, LeaveTheOtherRowsAlone) {
   EXPECT_TRUE(at::equal(weight("summary.weight"), wanted));
   values.set(taken, stage_, nullptr);
   EXPECT_TRUE(at::equal(weight("summary.weight"), at::arange(16.0).reshape({4, 4})));
-}
-
-TEST_F(AveragedValuesTest, AreRoundedBelowZeroOnlyWhereAMemberHasSuch) {
-  const AveragedValues values(cut(1)[0], stage_, rule_.state());
-  auto mean = values.take(stage_, &rule_);
-  std::ranges::fill(mean.values, -0.25F);  // as a codec may have left it
-  values.set(mean, stage_, &rule_);
-  const auto is_all = [](const at::Tensor& tensor, double value) {
-    return at::equal(tensor, at::full_like(tensor, value));
-  };
-  EXPECT_TRUE(is_all(weight("summary.weight"), -0.25));
-  EXPECT_TRUE(is_all(weight("checksum"), -0.25));
-  EXPECT_TRUE(is_all(weight("spread"), 0.0));
-  EXPECT_TRUE(is_all(rule_.state().tensors.at("exp_avg/summary.weight"), -0.25));
-  EXPECT_TRUE(is_all(rule_.state().tensors.at("exp_avg_sq/summary.weight"), 0.0));
-  EXPECT_TRUE(is_all(rule_.state().tensors.at("step/summary.weight"), 3.0));
 }
 
 // As after updates that were all skipped.

@@ -131,6 +131,28 @@ TEST(GlooEngine, NamesWhoseValuesAreNotFinite) {
                         ring[2].averages.entries().back().result.values));
 }
 
+// Of the network, an address that no machine has (RFC 5737).
+TEST(GlooEngine, SaysAtOnceWhereItCannotListen) {
+  GlooRing ring(2, patient(10), gloo_engine(true, "192.0.2.1:8081"));
+  ring.make_all();
+  try {
+    ring.start_all();
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find("node_0 cannot listen at 192.0.2.1 for Gloo: "),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(GlooEngine, ListensWhereItIsToldTo) {
+  GlooRing ring(2, patient(1000), gloo_engine(true, "127.0.0.1:8081"));
+  ring.make_all();
+  ring.start_all();
+  ring.offer_all();
+  expect_mean(ring, 0, {0, 1});
+}
+
 TEST(GlooEngine, TakesNeitherCodecNorTrimmedMean) {
   for (const bool is_trimmed : {false, true}) {
     RingOptions options = patient(10);

@@ -328,6 +328,20 @@ TEST(Foreseen, BoundsWhatMayComeByThePlan) {
             transport::Limits().tensor_bytes);
 }
 
+// Averaged are float32, whatever they are kept as, with an optimizer's state and a momentum.
+TEST(Foreseen, LeavesRoomForAllThatAMemberThatWasAwayIsGiven) {
+  const TestCluster cluster({2}, {}, kTwoLayers);
+  const auto node = cluster.node(1);
+  graph::Stage stage = package::read_stage(cluster.folder(), node);
+  constexpr std::size_t kNumbers = 20'000'000;
+  ASSERT_FALSE(stage.program.weights.empty());
+  stage.program.weights[0].type.dtype = graph::DType::kBFloat16;
+  stage.program.weights[0].type.sizes = {static_cast<std::int64_t>(kNumbers)};
+  const auto limits = Foreseen(node, stage).bounds(10, std::size_t{64} << 30).limits;
+  EXPECT_GE(limits.tensor_bytes, 5 * sizeof(float) * kNumbers);
+  EXPECT_GE(limits.message_bytes, 5 * sizeof(float) * kNumbers);
+}
+
 TEST(Foreseen, LeavesRoomForALargerBatch) {
   std::string model = kTwoLayers;
   const std::string hint = "symbol s0 = 8 ";

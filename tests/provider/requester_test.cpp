@@ -63,6 +63,7 @@ class Feeding : public testing::Test {
     options.on_result = [this](const PassHeader& header, const PassResult&) {
       results_.add(header.pass);
     };
+    options.on_progress = [this] { ++progress_; };
     requester_ = std::make_unique<Requester>(std::move(options));
   }
   void submit(const std::vector<Batch>& batches, Purpose purpose = Purpose::kTrain) {
@@ -77,6 +78,7 @@ class Feeding : public testing::Test {
     return requester_->wait_for_validation(kLong);
   }
 
+  std::atomic<int> progress_ = 0;
   const std::vector<Batch> batches_ = make_batches(40);
   Results results_;
   TestCluster cluster_;
@@ -198,6 +200,25 @@ TEST_F(Feeding, EndsWhereTheNextRootNeedsPassesThatAreForgotten) {
     EXPECT_NE(std::string(error.what()).find("the root begins at pass 4"), std::string::npos)
         << error.what();
   }
+}
+
+TEST_F(Feeding, SaysWhetherItHasRoomAndHowMuchIsUnderWay) {
+  make_requester();
+  EXPECT_TRUE(requester_->has_room());
+  std::ptrdiff_t count = 0;
+  while (requester_->has_room()) {  // there is no root
+    submit({batches_.begin() + count, batches_.begin() + count + 1});
+    EXPECT_EQ(requester_->under_way(), ++count);
+  }
+  EXPECT_LT(count, 40);
+  EXPECT_EQ(progress_, 0);
+  cluster_.start_all();
+  ASSERT_TRUE(requester_->wait_until_idle(kLong));
+  EXPECT_TRUE(requester_->has_room());
+  EXPECT_EQ(requester_->under_way(), 0);
+  EXPECT_GT(progress_, 0);
+  requester_->close(Milliseconds(5000));
+  cluster_.close();
 }
 
 TEST_F(Feeding, PredictsThroughAnyRoot) {

@@ -12,7 +12,7 @@ import pytest
 import torch
 from local_cluster import Cluster, Scripts, write_pool
 from safetensors.torch import load_file
-from test_node import Task
+from test_node import SignDescent, Task
 from test_trainer import CLUSTER, MODEL, PROVIDER
 from torch.utils.data import DataLoader, Subset
 
@@ -137,7 +137,7 @@ def assert_same(one, two):
         ("killed", {"outer": "nesterov"}),
         ("killed", {"averaging_codec": "int8"}),
         ("stopped", {}),
-        ("stopped", {"reduce": "gloo"}),
+        ("stopped", {"reduce": "gloo", "compression": True}),
         ("stopped", {"outer": "nesterov"}),
         ("stopped", {"averaging_codec": "int8"}),
     ],
@@ -187,12 +187,10 @@ def train_side_by_side(task, folder, names, loaders, **options):
         cluster = Cluster(
             folder,
             [name for name, node in zip(names, nodes, strict=True) if node["cluster"] == number],
-            schedule="sync",
-            optimizer=torch.optim.SGD,
-            optimizer_params={"lr": 0.05},
             criterion=task.loss,
             labels=lambda _, loader=loader: loader,
-            **options,
+            **{"schedule": "sync", "optimizer": torch.optim.SGD, "optimizer_params": {"lr": 0.05}}
+            | options,
         )
         clusters.append(cluster)
         threads.append(
@@ -243,6 +241,41 @@ def test_clusters_of_three_and_two_with_other_cuts_end_with_the_mean(tmp_path):
     for name, value in one.items():
         mean = (apart[0][name] + apart[1][name]) / 2
         torch.testing.assert_close(value, mean, rtol=1e-5, atol=1e-6, msg=name)
+
+
+class Recorded(SignDescent):
+    """Those that were made, to look at."""
+
+    made = []
+
+    def __init__(self, params, **options):
+        super().__init__(params, **options)
+        self.made.append(self)
+
+
+def test_the_state_of_an_optimizer_in_python_is_averaged(tmp_path):
+    task = Task("mlp", batch=8, batches=20)
+    names = task.plan(tmp_path, 2, clusters=2)
+    Recorded.made.clear()
+    train_side_by_side(
+        task,
+        tmp_path,
+        names,
+        parts_of(task, (10, 10)),
+        reduce_factor=3,
+        average_optim=True,
+        optimizer=Recorded,
+        optimizer_params={"lr": 0.01},
+        loss_filename=tmp_path / "curve.txt",
+    )
+    assert_same(*fuse(tmp_path))
+    states = [[each["average"] for each in one.state.values()] for one in Recorded.made]
+    one, two = [state for state in states if any(average.abs().max() for average in state)]
+    assert len(one) == len(two) > 0
+    for mine, other in zip(one, two, strict=True):
+        assert torch.equal(mine, other)
+    for name in ("curve.txt", "curve_1.txt"):  # each cluster's own
+        assert len((tmp_path / name).read_text().split()) == 10
 
 
 def test_counters_take_the_largest_and_statistics_the_mean(tmp_path):

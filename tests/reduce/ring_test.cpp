@@ -79,6 +79,39 @@ INSTANTIATE_TEST_SUITE_P(Codecs, RingOfEveryCodec,
                          ::testing::Values("none", "fp16", "bf16", "int8"),
                          [](const auto& each) { return std::string(each.param); });
 
+// Between 1 and 2, and as many powers of ten larger or smaller.
+void spread(std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double power = static_cast<double>(i % 60) - 30.0;
+    values[i] = static_cast<float>((1.5 + values[i] / 2.0) * std::pow(10.0, power));
+  }
+}
+
+TEST(Ring, AveragesGreatAndSmallValuesToAMillionth) {
+  for (std::size_t members = 1; members <= 9; ++members) {
+    TestRing<LoopbackWorld> ring(members, patient(quick(5000)));
+    ring.make_all();
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      ring[rank].adjust = spread;
+    }
+    ring.start_all();
+    ring.offer_all();
+    ASSERT_TRUE(ring[0].wait_for_averages(1));
+    const Average average = ring[0].averages.entries()[0];
+    std::vector<double> wanted(5000);
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      auto own = contribution_of(rank, average.round, ring.options()).values;
+      spread(own);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        wanted[i] += own[i] / static_cast<double>(members);
+      }
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_NEAR(average.result.values[i] / wanted[i], 1.0, 1e-6) << members << " members, " << i;
+    }
+  }
+}
+
 TEST(Ring, AveragesThroughCompression) {
   for (const char* codec : {"zstd", "fp16+zstd", "int8+zstd"}) {
     for (const std::size_t members : {1U, 2U, 3U, 5U}) {
@@ -104,6 +137,101 @@ TEST(Ring, AveragesOverTheNetwork) {
     options.codec = transport::parse_codec(codec);
     expect_mean<GrpcWorld>(4, options, bound_of(options.codec, 4));
   }
+}
+
+class RoundingRing : public ::testing::TestWithParam<const char*> {
+ protected:
+  // The same values as in rings without a codec, to the last bit.
+  static void expect_exact(const RingOptions& options, std::size_t members, bool are_all) {
+    SCOPED_TRACE(concat(members, " members, ", options.values, " values"));
+    RingOptions wide = options;
+    wide.codec = {};
+    std::vector<std::vector<float>> results;
+    for (const RingOptions& each : {options, wide}) {
+      TestRing<LoopbackWorld> ring(members, patient(each));
+      ring.make_all();
+      for (std::size_t rank = 0; rank < members; ++rank) {
+        ring[rank].is_exact = are_all;
+      }
+      ring.start_all();
+      ring.offer_all();
+      for (std::size_t rank = 0; rank < members; ++rank) {
+        ASSERT_TRUE(ring[rank].wait_for_averages(1));
+      }
+      results.push_back(ring[members - 1].averages.entries()[0].result.values);
+    }
+    const auto rounded = static_cast<std::ptrdiff_t>(options.values - options.exact);
+    EXPECT_TRUE(same_bits({results[0].begin() + rounded, results[0].end()},
+                          {results[1].begin() + rounded, results[1].end()}));
+    const bool is_same = same_bits(results[0], results[1]);
+    EXPECT_EQ(is_same, are_all || rounded == 0 || members == 1);
+  }
+};
+
+TEST_P(RoundingRing, LeavesExactValuesAsTheyAre) {
+  for (const std::size_t members : {1U, 2U, 3U, 5U}) {
+    for (const Mean mean : {Mean::kPlain, Mean::kTrimmed}) {
+      for (const std::size_t exact : {1U, 700U, 3000U}) {
+        RingOptions options = quick(3000);
+        options.exact = exact;
+        options.codec = transport::parse_codec(GetParam());
+        options.mean = mean;
+        options.largest_chunk = 512;
+        expect_exact(options, members, false);
+      }
+    }
+  }
+}
+
+TEST_P(RoundingRing, RoundsNothingWhereItMayNot) {
+  for (const std::size_t members : {2U, 3U}) {
+    RingOptions options = quick(3000);
+    options.codec = transport::parse_codec(GetParam());
+    expect_exact(options, members, true);
+  }
+}
+
+// In the long run the sum of what was averaged is that of the means, though each is rounded.
+TEST_P(RoundingRing, LosesNothingThatIsCarriedOn) {
+  constexpr std::size_t kRounds = 40;
+  for (const std::size_t members : {2U, 3U}) {
+    RingOptions options = patient(quick(2000));
+    options.codec = transport::parse_codec(GetParam());
+    options.largest_chunk = 1024;
+    TestRing<LoopbackWorld> ring(members, options);
+    ring.make_all();
+    ring.start_all();
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      ring[rank].is_eager = ring[rank].carries_on = true;
+    }
+    ring.offer_all();
+    ASSERT_TRUE(ring[0].wait_for_averages(kRounds));
+    const auto averages = ring[0].averages.entries();
+    std::vector<double> sums(options.values);
+    std::vector<double> wanted(options.values);
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const auto mean = mean_of(ranks_to(members), averages[round].round, options).values;
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i] += averages[round].result.values[i];
+        wanted[i] += mean[i];
+      }
+    }
+    // No more than two roundings by each member, however many rounds there were.
+    const double bound = 2.0 * bound_of(options.codec, members);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_NEAR(sums[i], wanted[i], bound) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, RoundingRing, ::testing::Values("fp16", "bf16", "int8"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST(Ring, RefusesMoreExactValuesThanThereAre) {
+  RingOptions options = quick(10);
+  options.exact = 11;
+  TestRing<LoopbackWorld> ring(1, options);
+  EXPECT_THROW(ring.make_all(), std::invalid_argument);
 }
 
 TEST(Ring, TrimsTheMean) {

@@ -124,6 +124,7 @@ TEST(AllReduce, RefusesWhatDoesNotBelong) {
       chunk({7, 2, 0, 0, 0}, 64),  // no such part
       chunk({0, 2, 0, 9, 0}, 64),  // no such codec
       chunk({0, 2, 0, 0, 1}, 64),  // not what zstd writes
+      chunk({0, 2, 0, 1, 0}, 32),  // rounded, where nothing may be
       chunk({0, 2, 0, -1, 0}, 64), chunk({0, 2, 0}, 64), chunk({}, 64),
   };
   for (std::size_t index = 0; index < bad.size(); ++index) {
@@ -139,15 +140,17 @@ TEST(AllReduce, RefusesWhatDoesNotBelong) {
   }
 }
 
-TEST(AllReduce, NamesWhoSentValuesThatAreNotFinite) {
+// What a member says of a chunk where one of its own values and one of those that came are these.
+std::optional<Suspicion> suspicion_of(float own, float come) {
   RingOptions options{.values = 100, .largest_chunk = 64};
   options.members.resize(3);
   const Task task{.epoch = 1, .round = 1, .participants = {0, 1, 2}, .place = 0};
-  AllReduce round(options, task, contribution_of(0, 1, options),
-                  [](std::size_t, const Message&) {});
+  Contribution contribution = contribution_of(0, 1, options);
+  std::fill(contribution.values.begin() + 70, contribution.values.begin() + 80, own);
+  AllReduce round(options, task, std::move(contribution), [](std::size_t, const Message&) {});
   round.start();
   std::vector<float> values(16, 1.0F);
-  values[7] = INFINITY;
+  values[7] = come;
   Message message{.kind = transport::MessageKind::kReduce,
                   .pass = 1,
                   .epoch = 1,
@@ -157,10 +160,33 @@ TEST(AllReduce, NamesWhoSentValuesThatAreNotFinite) {
                                .bytes = Bytes::copy_of(std::as_bytes(std::span(values)))}}};
   try {
     round.take(2, message);
-    ADD_FAILURE();
   } catch (const Suspicion& suspicion) {
-    EXPECT_EQ(suspicion.rank(), 2U);
-    EXPECT_STREQ(suspicion.what(), "sent values that are not finite");
+    return suspicion;
+  }
+  return std::nullopt;
+}
+
+TEST(AllReduce, NamesWhoHasValuesThatAreNotFinite) {
+  EXPECT_FALSE(suspicion_of(1.0F, 2.0F));
+  for (const float wild : {INFINITY, -INFINITY, NAN}) {
+    for (const bool is_own : {false, true}) {
+      const auto suspicion = is_own ? suspicion_of(wild, 1.0F) : suspicion_of(1.0F, wild);
+      ASSERT_TRUE(suspicion);
+      EXPECT_EQ(suspicion->rank(), is_own ? 0U : 2U);
+      EXPECT_TRUE(suspicion->is_proven());
+      EXPECT_STREQ(suspicion->what(), "sent values that are not finite");
+    }
+  }
+}
+
+TEST(AllReduce, ASumThatIsTooGreatIsNobodysProvenFault) {
+  for (const float own : {1e38F, 3e38F}) {
+    const auto suspicion = suspicion_of(own, 3.2e38F - (own - 1e38F));
+    ASSERT_TRUE(suspicion);
+    EXPECT_FALSE(suspicion->is_proven());
+    EXPECT_EQ(suspicion->rank(), own > 2e38F ? 0U : 2U);
+    EXPECT_STREQ(suspicion->what(),
+                 "has values whose sum with those of others is no float32 any more");
   }
 }
 

@@ -151,6 +151,18 @@ TEST(Codec, Int8KeepsEveryRowWithinHalfAStep) {
   }
 }
 
+TEST(Codec, Int8OfALongRowHasAScaleForEveryRun) {
+  auto values = random_values(2 * 2500, 1e-6F);
+  values[0] = 1.0F;  // what it is large beside is in the first run of the first row alone
+  const Tensor tensor = tensor_of(values, {2, 2500});
+  const Encoded encoded = encode(tensor, parse_codec("int8"));
+  EXPECT_EQ(encoded.bytes.size(), 6 * 4 + 5000U);
+  const auto after = values_of(decoded(encoded, tensor));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(after[i], values[i], i < kLongestRow ? 0.501 / 127 : 5e-6 * 0.501 / 127) << i;
+  }
+}
+
 TEST(Codec, Int8OfZerosAndTinyRowsIsZero) {
   const Tensor tensor =
       tensor_of({0, 0, 0, 0, 0, 0, 0, 0, 1e-40F, -1e-40F, 0, 0, 0, 0, 0, 0}, {2, 8});

@@ -51,11 +51,32 @@ struct Work {
   bool is_kept = false;  // the group of the round before is to be used
 };
 
-// Where Gloo listens: at our own host, without the brackets of IPv6.
-std::string own_host(const reduce::RingOptions& options) {
-  const Address own = parse_address(options.members[options.rank].address);
-  const std::string_view host = own.host;
+// Without the brackets of IPv6.
+std::string bare(std::string_view host) {
   return std::string(host.starts_with('[') ? host.substr(1, host.size() - 2) : host);
+}
+
+// Where Gloo listens, and says that it does: at the host that we listen at, or where that is any,
+// at the one that the plan has.
+std::string own_host(const reduce::RingOptions& options, const std::string& listen) {
+  const std::string host = bare(std::string_view(listen).substr(0, listen.rfind(':')));
+  const bool is_any = host.empty() || host == "0.0.0.0" || host == "::";
+  return is_any ? bare(parse_address(options.members[options.rank].address).host) : host;
+}
+
+// What goes wrong here, and is nobody else's doing.
+class OwnFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+std::shared_ptr<gloo::transport::Device> listen_at(const std::string& host) {
+  try {
+    return c10d::ProcessGroupGloo::createDeviceForHostname(host);
+  } catch (const std::exception&) {
+    throw OwnFailure(
+        concat("cannot listen at ", host, " for Gloo: ", text_of(std::current_exception())));
+  }
 }
 
 class GlooEngine : public reduce::Engine {
@@ -63,6 +84,7 @@ class GlooEngine : public reduce::Engine {
   GlooEngine(std::string host, const reduce::RingOptions& options, transport::Transport& transport,
              reduce::EngineListener& listener)
       : host_(std::move(host)), options_(options), listener_(listener), keys_(options, transport) {
+    static_cast<void>(listen_at(host_));
     thread_ = std::jthread([this] { run(); });
   }
   ~GlooEngine() override;
@@ -190,6 +212,9 @@ void GlooEngine::run() {
     }
     try {
       work(*next);
+    } catch (const OwnFailure& error) {
+      group_.reset();
+      fail(next->task, {.suspect = options_.rank, .why = error.what()});
     } catch (const std::exception& error) {
       group_.reset();
       // Gloo does not say who it was. Who is gone is found by silence; of those who live, whoever
@@ -243,7 +268,7 @@ void GlooEngine::meet(const Work& work) {
   }
   auto settings = c10d::ProcessGroupGloo::Options::create(options_.silence);
   settings->threads = 2;
-  settings->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(host_)};
+  settings->devices = {listen_at(host_)};
   group_ = Group{.id = id_of(task),
                  .participants = task.participants,
                  .gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
@@ -303,14 +328,20 @@ void GlooEngine::fail(const Task& task, reduce::Failure failure) {
 
 }  // namespace
 
-reduce::MakeEngine gloo_engine(bool is_network_trusted) {
-  return [is_network_trusted](const reduce::RingOptions& options, transport::Transport& transport,
-                              reduce::EngineListener& listener) {
+reduce::MakeEngine gloo_engine(bool is_network_trusted, const std::string& listen) {
+  return [is_network_trusted, listen](const reduce::RingOptions& options,
+                                      transport::Transport& transport,
+                                      reduce::EngineListener& listener) {
     if (options.mean != reduce::Mean::kPlain || options.codec != transport::Codec{}) {
       throw_invalid("[provider] expected Gloo with the plain mean and no codec, got others.");
     }
-    return std::make_unique<GlooEngine>(is_network_trusted ? own_host(options) : "127.0.0.1",
-                                        options, transport, listener);
+    const std::string host = is_network_trusted ? own_host(options, listen) : "127.0.0.1";
+    try {
+      return std::make_unique<GlooEngine>(host, options, transport, listener);
+    } catch (const OwnFailure& failure) {
+      throw_invalid("[provider] ", options.members[options.rank].name, " ", failure.what(),
+                    " Expected an address of this machine in the plan, or in listen.");
+    }
   };
 }
 

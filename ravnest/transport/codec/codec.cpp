@@ -1,5 +1,6 @@
 #include "ravnest/transport/codec/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -44,33 +45,51 @@ Bytes aligned(const Bytes& bytes) {
   return is_aligned ? bytes : Bytes::copy_of(bytes.view());
 }
 
-// The length of a row; the tensor has at least one value.
-std::size_t row_length(std::span<const std::int64_t> shape) {
-  return shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
+// The values of a tensor under kInt8Rows: rows, each cut into runs of up to kLongestRow.
+struct Rows {
+  std::size_t length = 1;  // of a row
+  std::size_t count = 0;
+
+  std::size_t runs() const { return count * ((length + kLongestRow - 1) / kLongestRow); }
+  // Calls `each(number of the run, its first value, its size)` while that gives true.
+  template <typename Each>
+  bool all_runs(const Each& each) const {
+    std::size_t run = 0;
+    for (std::size_t first = 0; first < count * length;) {
+      const std::size_t size = std::min(kLongestRow, length - first % length);
+      if (!each(run++, first, size)) {
+        return false;
+      }
+      first += size;
+    }
+    return true;
+  }
+};
+
+// The tensor has at least one value.
+Rows rows_of(std::size_t values, std::span<const std::int64_t> shape) {
+  const std::size_t length = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
+  return {.length = length, .count = values / length};
 }
 
-bool encode_rows(std::span<const float> values, std::size_t length, std::byte* out) {
-  const std::size_t rows = values.size() / length;
+bool encode_rows(std::span<const float> values, const Rows& rows, std::byte* out) {
   auto* scales = as_values<float>(out);
-  auto* bytes = as_values<std::int8_t>(out + rows * sizeof(float));
-  for (std::size_t row = 0; row < rows; ++row) {
-    if (!to_int8(values.subspan(row * length, length), scales + row, bytes + row * length)) {
-      return false;
-    }
-  }
-  return true;
+  auto* bytes = as_values<std::int8_t>(out + rows.runs() * sizeof(float));
+  return rows.all_runs([&](std::size_t run, std::size_t first, std::size_t size) {
+    return to_int8(values.subspan(first, size), scales + run, bytes + first);
+  });
 }
 
-void decode_rows(std::span<const std::byte> coded, std::size_t length, std::span<float> values) {
-  const std::size_t rows = values.size() / length;
-  const auto scales = as_values<float>(coded.first(rows * sizeof(float)));
-  const auto bytes = as_values<std::int8_t>(coded.subspan(rows * sizeof(float)));
-  for (std::size_t row = 0; row < rows; ++row) {
-    if (!std::isfinite(scales[row])) {
-      throw_invalid("[transport] expected a finite scale for every row, got ", scales[row], ".");
+void decode_rows(std::span<const std::byte> coded, const Rows& rows, float* values) {
+  const auto scales = as_values<float>(coded.first(rows.runs() * sizeof(float)));
+  const auto bytes = as_values<std::int8_t>(coded.subspan(scales.size_bytes()));
+  rows.all_runs([&](std::size_t run, std::size_t first, std::size_t size) {
+    if (!std::isfinite(scales[run])) {
+      throw_invalid("[transport] expected a finite scale for every row, got ", scales[run], ".");
     }
-    from_int8(bytes.subspan(row * length, length), scales[row], &values[row * length]);
-  }
+    from_int8(bytes.subspan(first, size), scales[run], values + first);
+    return true;
+  });
 }
 
 std::size_t coded_bytes(Numbers numbers, std::size_t nbytes, std::span<const std::int64_t> shape) {
@@ -79,7 +98,9 @@ std::size_t coded_bytes(Numbers numbers, std::size_t nbytes, std::span<const std
     case Numbers::kBFloat16:
       return nbytes / 2;
     case Numbers::kInt8Rows:
-      return nbytes == 0 ? 0 : nbytes / row_length(shape) + nbytes / sizeof(float);
+      return nbytes == 0 ? 0
+                         : rows_of(nbytes / sizeof(float), shape).runs() * sizeof(float) +
+                               nbytes / sizeof(float);
     case Numbers::kUnchanged:
       break;
   }
@@ -96,10 +117,11 @@ std::optional<Bytes> narrow(const Tensor& tensor, Numbers numbers) {
   const Bytes source = aligned(tensor.bytes);
   const auto values = as_values<float>(source.view());
   Buffer out(coded);
-  const bool is_done =
-      numbers == Numbers::kFloat16    ? to_float16(values, as_values<std::uint16_t>(out.data()))
-      : numbers == Numbers::kBFloat16 ? to_bfloat16(values, as_values<std::uint16_t>(out.data()))
-                                      : encode_rows(values, row_length(tensor.shape), out.data());
+  const bool is_done = numbers == Numbers::kFloat16
+                           ? to_float16(values, as_values<std::uint16_t>(out.data()))
+                       : numbers == Numbers::kBFloat16
+                           ? to_bfloat16(values, as_values<std::uint16_t>(out.data()))
+                           : encode_rows(values, rows_of(values.size(), tensor.shape), out.data());
   return is_done ? std::optional(out.take()) : std::nullopt;
 }
 
@@ -112,7 +134,7 @@ Bytes widen(std::span<const std::byte> coded, Numbers numbers, std::span<const s
   } else if (numbers == Numbers::kBFloat16) {
     from_bfloat16(as_values<std::uint16_t>(coded), values);
   } else if (nbytes > 0) {
-    decode_rows(coded, row_length(shape), {values, nbytes / sizeof(float)});
+    decode_rows(coded, rows_of(nbytes / sizeof(float), shape), values);
   }
   return out.take();
 }

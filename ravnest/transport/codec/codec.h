@@ -16,10 +16,12 @@ enum class Numbers : std::uint8_t {
   kUnchanged = 0,
   kFloat16 = 1,   // rounded to nearest, ties to even
   kBFloat16 = 2,  // the same
-  // For every row (the last dimension) a float32 scale, then for every value one byte:
-  // value ≈ scale · byte, with scale = the row's largest magnitude / 127.
+  // For every row (the last dimension, in runs of up to kLongestRow) a float32 scale, then for
+  // every value one byte: value ≈ scale · byte, with scale = the run's largest magnitude / 127.
   kInt8Rows = 3,
 };
+// Values that share a scale: more would lose what is small beside the largest of them.
+inline constexpr std::size_t kLongestRow = 1024;
 
 // How a tensor travels. Tensors that are not float32 pass unchanged, but for zstd.
 struct Codec {
