@@ -113,6 +113,9 @@ class Deciding {
   void hand_over(Job& job, ClusterId cluster);
   bool end_with_results(Job& job);
   bool is_listening(const Job& job, const MemberId& id) const;
+  std::set<MemberId> suspects(const StageFailed& event, const MemberId& named);
+  bool is_proven(const Job& job, std::set<MemberId>& suspected);
+  bool has_others(const Job& job, const Cluster& cluster, const std::set<MemberId>& these) const;
 
   // settle.cpp: what follows from who is there and what has to be done.
   void settle();

@@ -123,6 +123,9 @@ struct Live {
   std::map<JobId, std::map<ClusterId, Kept>> kept;                      // of line-ups as they are
   std::map<JobId, std::set<MemberId>> tried;  // pools that cannot hold the waiting job
   std::set<JobId> stale;                      // whose providers hear of new addresses at a tick
+  // Of failures that another might not fare better with: who may be to blame for all of them.
+  std::map<JobId, std::set<MemberId>> suspects;
+  std::map<JobId, std::set<MemberId>> accusers;  // who named a neighbour for what it sent
   std::map<JobId, Feed> feeds;
   std::map<MemberId, Report> reports;  // of the stage that it holds
   std::map<JobId, std::vector<CurvePoint>> curves;

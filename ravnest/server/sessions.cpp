@@ -142,7 +142,8 @@ class Session final : public WordStream {
     desk().handle(StageResult{from(word.post), word.artifact});
   }
   void handle(const HasFailed& word) {
-    desk().handle(StageFailed{from(word.post), word.reason, word.is_memory, word.is_final});
+    desk().handle(
+        StageFailed{from(word.post), word.reason, word.is_memory, word.is_final, word.suspect});
   }
   void handle(const CannotReach& word) {
     desk().handle(StageUnreached{from(word.post), word.peer, word.reason});

@@ -525,6 +525,19 @@ TEST_F(KeeperTest, AStageSaysItselfWhyItFails) {
   const auto failed = hear<HasFailed>();
   EXPECT_EQ(failed.reason, "no such operator");
   EXPECT_TRUE(failed.is_final);
+  EXPECT_EQ(failed.suspect, "");
+}
+
+TEST_F(KeeperTest, AStageSaysWhoIsToBlame) {
+  hold(begin(R"(echo '{"event": "failed", "reason": "odd values", "suspect": "requester"}'
+)" + std::string(kListens)));
+  EXPECT_EQ(hear<HasFailed>().suspect, rita_.id());
+}
+
+TEST_F(KeeperTest, NobodyIsToBlameWhoIsNotOfItsLineup) {
+  hold(begin(R"(echo '{"event": "failed", "reason": "odd values", "suspect": "node_77"}'
+)" + std::string(kListens)));
+  EXPECT_EQ(hear<HasFailed>().suspect, "");
 }
 
 TEST_F(KeeperTest, OptionsThatNobodyKnowsAreTheJobsFault) {
