@@ -52,7 +52,7 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
     assert f"{names[1]} joined." in pool.ask("logs")
     nodes = json.loads(pool.ask("pool"))
     assert sorted(node["name"] for node in nodes.values()) == sorted(names)
-    file = tmp_path / "node_configs.json"
+    file = tmp_path / "node_data" / "node_configs.json"  # a project's first file
     pool.ask("pool", "--write", str(file))
     assert json.loads(file.read_text()).keys() == nodes.keys()
     for who in (["--data", str(pool.data)], ["--server", pool.address]):
