@@ -80,6 +80,8 @@ class Deciding {
   Provider& with_session(const MemberId& id, std::int64_t session);
   void check_join(const Join& event) const;
   void arrive();
+  bool is_asleep() const;
+  bool has_just_slept() const;
   void lose(const MemberId& id, const std::string& why);
   void tick_provider(const MemberId& id, Provider& provider);
   void part(const MemberId& id, const std::string& why);

@@ -115,7 +115,8 @@ struct Live {
   std::map<MemberId, Provider> providers;
   std::int64_t last_session = 0;
   Milliseconds ticked{0};
-  std::optional<Span> arrivals;  // of providers, until a tick finds that they are over
+  std::optional<Milliseconds> woken;  // of the last tick that came far too late
+  std::optional<Span> arrivals;       // of providers, until a tick finds that they are over
   // Who does not reach whom, for how long; and whose words go through the relay since.
   std::map<std::pair<MemberId, MemberId>, Span> unreached;
   std::set<std::pair<MemberId, MemberId>> relayed;
