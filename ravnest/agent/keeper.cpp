@@ -54,7 +54,7 @@ std::string listen_address(const std::string& self, bool is_local) {
   if (is_local) {
     return self;
   }
-  return concat(address.host.starts_with('[') ? "[::]" : "0.0.0.0", ":", address.port);
+  return concat(every_host(), ":", address.port);
 }
 
 std::string place_of(const Assignment& assignment) {

@@ -20,6 +20,7 @@ from local_server import (
     BATCHES,
     PATIENCE,
     RAVNEST,
+    Pool,
     Process,
     check_trained,
     make_model,
@@ -61,6 +62,18 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
         assert answer.returncode == 0, answer.stderr
         state = torch.load(out / "trained_state_dict.pt", weights_only=True)
         make_model().load_state_dict(state, strict=True)
+
+
+def test_machines_meet_over_ipv6_without_the_relay(tmp_path):
+    pool = Pool(tmp_path, listen="[::1]:0")
+    try:
+        names = pool.lend(3)
+        assert not any(pool.providers()[name]["is_relayed"] for name in names)
+        wait_until(lambda: len(pool.links()) > 0, "they measure their link")
+        check_trained(pool.fit(epochs=4))
+        assert "relay" not in pool.notes()
+    finally:
+        pool.end()
 
 
 def test_scripts_train_on_the_machines_that_are_lent(pool, tmp_path):
