@@ -160,7 +160,7 @@ def test_as_many_clusters_as_there_are_machines_for(pool):
         assert len(pool.job()["clusters"]) > before[0]
 
     # Clusters grow at restore points: batches are dealt out in between.
-    check_trained(pool.fit(epochs=30, at={2: join, 24: look}, clusters=0, providers=None))
+    check_trained(pool.fit(epochs=30, at={2: join, 24: look}, providers=None))
 
 
 def test_cancelling_frees_the_providers(pool):
