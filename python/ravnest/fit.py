@@ -49,7 +49,7 @@ def fit(
     token: str | None = None,
     name: str = "fit",
     job: int | None = None,
-    clusters: int = 1,
+    clusters: int | None = None,
     schedule: str = "async",
     micro_batches: int = 1,
     update_frequency: int = 1,
@@ -104,8 +104,9 @@ def fit(
         job: Comes back to this job of the server, whose requester was cut off: what it has learned
             from is passed over, so that model, options and the order of batches must be as before.
         clusters: Copies of the model that train side by side, each on its own batches (they are
-            dealt out in turn), and average their weights. With a server, 0 is as many as there are
-            machines for; who joins while it trains makes them more.
+            dealt out in turn), and average their weights: 1 by default. With a server, 0 is as many
+            as there are machines for, three in each or more; who joins while it trains makes them
+            more. That is the default there, unless the schedule is ``"sync"``.
         schedule: ``"async"`` (no flush; gradients may be late) or ``"sync"`` (as in one process).
         micro_batches: Parts that a batch is cut into, so that a synchronous pipeline fills; no
             batch may have fewer samples.
@@ -133,6 +134,8 @@ def fit(
     """
     if server is None:
         providers = 3 if providers is None else providers
+    if clusters is None:
+        clusters = 1 if server is None or schedule == "sync" else 0
     counts = {
         "epochs": epochs,
         "micro_batches": micro_batches,

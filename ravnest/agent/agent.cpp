@@ -12,6 +12,7 @@
 #include "ravnest/agent/child.h"
 #include "ravnest/agent/keeper.h"
 #include "ravnest/agent/machine.h"
+#include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/folder_lock.h"
 #include "ravnest/base/new_folder.h"
@@ -292,7 +293,7 @@ struct Agent::Impl {
     }
     const relay::Nonce secret = relay::draw_nonce();
     try {
-      probe = std::make_unique<relay::Probe>(concat("0.0.0.0:", port), secret);
+      probe = std::make_unique<relay::Probe>(concat(every_host(), ":", port), secret);
     } catch (const Error&) {
       return;  // another has the port just now
     }

@@ -54,7 +54,7 @@ std::string listen_address(const std::string& self, bool is_local) {
   if (is_local) {
     return self;
   }
-  return concat(address.host.starts_with('[') ? "[::]" : "0.0.0.0", ":", address.port);
+  return concat(every_host(), ":", address.port);
 }
 
 std::string place_of(const Assignment& assignment) {
@@ -175,7 +175,7 @@ void Keeper::prepare(std::shared_ptr<Stage> stage) {
         return;
       }
       if (!place) {
-        fail(stage, error, false, false);
+        fail(stage, {.post = {}, .reason = error});
         return;
       }
       begin(stage, *place);
@@ -251,9 +251,9 @@ void Keeper::begin(const std::shared_ptr<Stage>& stage, Workplace place) {
                           },
                       .lines_at_once = kLinesPerTick});
   } catch (const std::invalid_argument& error) {
-    fail(stage, error.what(), false, true);
+    fail(stage, {.post = {}, .reason = error.what(), .is_final = true});
   } catch (const std::exception& error) {
-    fail(stage, error.what(), false, false);
+    fail(stage, {.post = {}, .reason = error.what()});
   }
 }
 
@@ -286,15 +286,25 @@ void Keeper::on_line(const std::shared_ptr<Stage>& stage, const std::string& lin
     stage->line = "sends its weights";
     send_result(stage);
   } else if (event == "unreached") {
-    const auto members = members_of(stage->assignment);
-    if (const auto peer = members.find(said->text("peer")); peer != members.end()) {
-      hooks_.say(CannotReach{stage->post(), peer->second, said->text("reason")});
+    if (const MemberId peer = member_of(*stage, said->text("peer")); !peer.empty()) {
+      hooks_.say(CannotReach{stage->post(), peer, said->text("reason")});
     }
   } else if (event == "note") {
     hooks_.tell(said->text("text"));
   } else if (event == "failed") {
-    fail(stage, said->text("reason"), said->is("is_memory"), said->is("is_final"));
+    fail(stage, {.post = {},
+                 .reason = said->text("reason"),
+                 .is_memory = said->is("is_memory"),
+                 .is_final = said->is("is_final"),
+                 .suspect = member_of(*stage, said->text("suspect"))});
   }
+}
+
+// Empty where the line-up has nobody of that name.
+MemberId Keeper::member_of(const Stage& stage, const std::string& name) {
+  const auto members = members_of(stage.assignment);
+  const auto found = members.find(name);
+  return found == members.end() ? MemberId() : found->second;
 }
 
 void Keeper::tell_report() {
@@ -430,20 +440,23 @@ void Keeper::on_end(const std::shared_ptr<Stage>& stage, ChildEnd end) {
   // The kernel kills so when memory runs out; so does anybody else, whom it does not count.
   const auto oom_kills = count_oom_kills();
   const bool is_memory = end.signal == SIGKILL && (!oom_kills || oom_kills != stage->oom_kills);
-  fail(stage, concat("its process ", end.describe(), is_memory ? ", out of memory." : "."),
-       is_memory, false);
+  fail(stage,
+       {.post = {},
+        .reason = concat("its process ", end.describe(), is_memory ? ", out of memory." : "."),
+        .is_memory = is_memory});
 }
 
-void Keeper::fail(const std::shared_ptr<Stage>& stage, const std::string& reason, bool is_memory,
-                  bool is_final) {
+void Keeper::fail(const std::shared_ptr<Stage>& stage, HasFailed word) {
   if (stage->is_ending) {
     return;
   }
   stage->is_ending = true;
   stage->is_ready = false;
   stage->line = "has failed";
-  hooks_.tell(concat(place_of(stage->assignment), " failed: ", reason));
-  hooks_.say(HasFailed{stage->post(), reason.substr(0, kLongestText), is_memory, is_final});
+  hooks_.tell(concat(place_of(stage->assignment), " failed: ", word.reason));
+  word.post = stage->post();
+  word.reason.resize(std::min(word.reason.size(), kLongestText));
+  hooks_.say(word);
 }
 
 void Keeper::keep(const Post& post) {
@@ -503,7 +516,7 @@ void Keeper::check_child() {
   }
   const auto end_it = [&](const std::string& reason, bool is_memory) {
     stage_->child->kill();
-    fail(stage_, reason, is_memory, false);
+    fail(stage_, {.post = {}, .reason = reason, .is_memory = is_memory});
   };
   if (!stage_->is_saved && now - stage_->heard > options_.silence) {
     end_it("its process says nothing any more.", false);

@@ -78,8 +78,8 @@ class Keeper {
                  std::function<void(const std::optional<coordinator::Hash>&)> then);
   void send_next(const std::shared_ptr<Stage>& stage);
   control::TransferOptions transfer(const Stage& stage, const std::string& what) const;
-  void fail(const std::shared_ptr<Stage>& stage, const std::string& reason, bool is_memory,
-            bool is_final);
+  void fail(const std::shared_ptr<Stage>& stage, coordinator::HasFailed word);  // `post` is ours
+  static coordinator::MemberId member_of(const Stage& stage, const std::string& name);
   std::vector<std::string> command(const Stage& stage, const Workplace& place) const;
 
   const KeeperOptions options_;

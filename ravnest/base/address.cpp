@@ -1,6 +1,9 @@
 #include "ravnest/base/address.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -55,6 +58,21 @@ Address parse_address(std::string_view text) {
         text, "'.");
   }
   return {.host = std::string(host), .port = port};
+}
+
+std::string every_host() {
+  const int descriptor = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) {
+    return "0.0.0.0";
+  }
+  const sockaddr_in6 any{.sin6_family = AF_INET6};
+  int is_alone = 1;  // IPv4 is kept out
+  socklen_t size = sizeof is_alone;
+  const bool is_both = ::getsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &is_alone, &size) == 0 &&
+                       is_alone == 0 &&
+                       ::bind(descriptor, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+  ::close(descriptor);
+  return is_both ? "[::]" : "0.0.0.0";
 }
 
 }  // namespace ravnest

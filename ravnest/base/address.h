@@ -16,4 +16,7 @@ struct Address {
 // nor '-' and has no "..", or is an IPv6 address in brackets; the port is 1 to 65535.
 Address parse_address(std::string_view text);
 
+// To listen at all addresses of this machine: "[::]" where IPv4 comes there, too, else "0.0.0.0".
+std::string every_host();
+
 }  // namespace ravnest

@@ -94,7 +94,7 @@ void AgentTalk::note(const std::string& text) {
   say({{"event", "note"}, {"text", printable(text)}});
 }
 
-nlohmann::json failure_event(const std::exception_ptr& error) {
+nlohmann::json failure_event(const std::exception_ptr& error, const std::string& suspect) {
   bool is_memory = false;
   bool is_final = false;
   try {
@@ -106,6 +106,7 @@ nlohmann::json failure_event(const std::exception_ptr& error) {
   } catch (const c10::Error& failed) {  // c10 has no class of its own for a machine's memory
     is_memory = std::strstr(failed.what_without_backtrace(), "not enough memory") != nullptr;
     is_final = !is_memory;  // what the model cannot compute here, it cannot elsewhere
+  } catch (const provider::LocalFault&) {  // another's values, or this machine's files
   } catch (const std::invalid_argument& bad) {
     // A peer that refuses us does so for reasons of its own.
     is_final = !std::string_view(bad.what()).starts_with("[transport]");
@@ -114,7 +115,8 @@ nlohmann::json failure_event(const std::exception_ptr& error) {
   return {{"event", "failed"},
           {"reason", printable(provider::text_of(error))},
           {"is_memory", is_memory},
-          {"is_final", is_final}};
+          {"is_final", is_final},
+          {"suspect", is_memory ? "" : suspect}};
 }
 
 }  // namespace ravnest::cli

@@ -22,7 +22,9 @@ std::string close_in(const package::NodeConfig& node, const ClosedInOptions& opt
   }
   sandbox::SandboxOptions wanted{.writable = {options.node_data},
                                  .readable = options.readable,
-                                 .bind_ports = {parse_address(node.address).port},
+                                 // gRPC binds a socket at one of the system's choice to see
+                                 // whether there is IPv6; listening there needs no leave anyhow.
+                                 .bind_ports = {parse_address(node.address).port, 0},
                                  .connect_ports = std::vector(ports.begin(), ports.end())};
   if (options.ram_gb) {
     wanted.memory_bytes = static_cast<std::uint64_t>(*options.ram_gb * 1e9);

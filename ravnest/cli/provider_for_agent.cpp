@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -108,16 +109,18 @@ void run_for_agent(const std::function<provider::ProviderOptions()>& make_option
   if (!lacking.empty()) {
     talk.note(lacking);
   }
+  std::optional<Provider> running;
   try {
     const provider::ProviderOptions options = make_options();
-    Provider running(options, callbacks_for(options.name, talk, report));
+    running.emplace(options, callbacks_for(options.name, talk, report));
     talk.say({{"event", "ready"}});
-    running.start();
-    if (work_for_agent(running, talk, report)) {
-      running.close(kGoodbye);
+    running->start();
+    if (work_for_agent(*running, talk, report)) {
+      running->close(kGoodbye);
     }
   } catch (...) {
-    talk.say(failure_event(std::current_exception()));
+    talk.say(failure_event(std::current_exception(),
+                           running ? running->status().loop.suspect : std::string()));
     throw;
   }
 }

@@ -25,7 +25,7 @@ int first_outgoing_port() {
 
 std::unique_ptr<const relay::Echo> open_echo(int port, const relay::Nonce& nonce) {
   const auto open = [&](int at) {
-    return std::make_unique<const relay::Echo>(concat("0.0.0.0:", at), nonce);
+    return std::make_unique<const relay::Echo>(concat(every_host(), ":", at), nonce);
   };
   const int end = first_outgoing_port();
   if (port != 0 || end <= kFirstPort) {
@@ -42,18 +42,31 @@ std::unique_ptr<const relay::Echo> open_echo(int port, const relay::Nonce& nonce
   return open(0);
 }
 
-// A stage is closed in, and asks nobody for names.
-std::string in_numbers(const std::string& host) {
-  const addrinfo hints{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+// Empty where the name has none of this family.
+std::string in_numbers(const std::string& host, int family) {
+  const addrinfo hints{.ai_family = family, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
-  if (host.starts_with('[') || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
-    return host;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    return "";
   }
   char text[NI_MAXHOST] = "";
   const int error = ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0,
                                   NI_NUMERICHOST);
   ::freeaddrinfo(found);
-  return error == 0 ? text : host;
+  return error != 0 ? "" : family == AF_INET ? text : concat("[", text, "]");
+}
+
+// A stage is closed in, and asks nobody for names.
+std::string in_numbers(const std::string& host) {
+  if (host.starts_with('[')) {
+    return host;
+  }
+  for (const int family : {AF_INET, AF_INET6}) {
+    if (std::string numbers = in_numbers(host, family); !numbers.empty()) {
+      return numbers;
+    }
+  }
+  return host;
 }
 
 bool is_loopback(const Address& address) {

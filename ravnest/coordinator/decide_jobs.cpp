@@ -135,9 +135,12 @@ void Deciding::end(Job& job, Phase phase, const std::string& reason) {
     }
   }
   note(job, reason);
+  keep_curve(job);
   change(JobEnded{job.id, phase, sentence_of(reason), now_.wall});
   state_.live.tried.erase(job.id);
   state_.live.feeds.erase(job.id);
+  state_.live.suspects.erase(job.id);
+  state_.live.accusers.erase(job.id);
   std::erase_if(state_.live.ready, [&](const auto& entry) { return entry.first.first == job.id; });
 }
 

@@ -8,6 +8,11 @@ namespace ravnest::coordinator {
 std::string Deciding::on(const Boot& /*event*/) {
   change(ServerBooted{durable_.boot + 1});
   state_.live = Live{.ticked = now_.steady};
+  for (const auto& [id, job] : durable_.jobs) {
+    if (!job.curve.empty()) {
+      state_.live.curves[id] = job.curve;
+    }
+  }
   for (const auto& [id, seat] : durable_.seats) {
     live(id) = {.presence = Presence::kAwaited, .heard = now_.steady};
     if (durable_.members.at(id).is_paused) {  // the hand-over was cut off
@@ -28,12 +33,14 @@ std::string Deciding::on(const Boot& /*event*/) {
 
 std::string Deciding::on(const Tick& /*event*/) {
   // Whoever was stopped heard nobody: that is no fault of theirs.
-  const Milliseconds gap = now_.steady - state_.live.ticked;
-  const Milliseconds asleep = gap > kSilentAfter ? gap : Milliseconds{0};
+  const Milliseconds asleep = is_asleep() ? now_.steady - state_.live.ticked : Milliseconds{0};
+  if (is_asleep()) {
+    state_.live.woken = now_.steady;
+  }
   std::vector<MemberId> changed;
   bool is_ban_over = false;
   for (auto& [id, provider] : state_.live.providers) {
-    provider.heard += asleep;
+    provider.heard = std::min(provider.heard + asleep, now_.steady);
     const bool is_due = provider.let_go_by != Milliseconds{0} && now_.steady >= provider.let_go_by;
     if (is_due || provider.presence != Presence::kAway) {
       const Milliseconds age = now_.steady - provider.heard;
@@ -183,8 +190,27 @@ std::string Deciding::on(const Beat& event) {
   return "It is alive.";
 }
 
+// Before the first tick after it.
+bool Deciding::is_asleep() const { return now_.steady - state_.live.ticked > kSilentAfter; }
+
+// Peers give up a server that does not answer: what comes of that is heard all at once.
+bool Deciding::has_just_slept() const {
+  return is_asleep() || (state_.live.woken && now_.steady - *state_.live.woken <= kSilentAfter);
+}
+
 std::string Deciding::on(const Closed& event) {
-  const Provider& provider = with_session(event.provider, event.session);
+  Provider& provider = with_session(event.provider, event.session);
+  const Seat* seat = find_seat(event.provider);
+  if (seat != nullptr && !provider.is_leaving && has_just_slept()) {
+    provider.presence = Presence::kAwaited;
+    provider.session = 0;
+    provider.heard = now_.steady;
+    const std::string sentence =
+        concat(name_of(event.provider), " is awaited for ", kReturnTime.count() / 1000,
+               " s: its connection closed while the server itself was stopped.");
+    note(durable_.jobs.at(seat->job), sentence);
+    return sentence;
+  }
   const std::string why = provider.is_leaving ? "it left" : "its connection closed";
   lose(event.provider, why);
   settle();

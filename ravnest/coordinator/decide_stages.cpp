@@ -198,9 +198,25 @@ void Deciding::move_restore(Job& job) {
   }
   const ClusterId cluster = newest->id;
   change(RestoreMoved{job.id, cluster, version});
+  keep_curve(job);
   note(job, concat("Version ", version, " of cluster ", cluster, " is the restore point."));
   hand_over(job, cluster);
   grow(job);
+}
+
+// So that a server that is started again shows it, too.
+void Deciding::keep_curve(const Job& job) {
+  const auto found = state_.live.curves.find(job.id);
+  if (found == state_.live.curves.end() || found->second.empty()) {
+    return;
+  }
+  const std::vector<CurvePoint>& all = found->second;
+  const std::size_t step = (all.size() + kMostKeptPoints - 1) / kMostKeptPoints;
+  CurveKept kept{job.id, {}};
+  for (std::size_t i = (all.size() - 1) % step; i < all.size(); i += step) {
+    kept.curve.push_back(all[i]);
+  }
+  change(std::move(kept));
 }
 
 // Those who wait to go may go now.
@@ -297,23 +313,70 @@ std::string Deciding::on(const StageUnreached& event) {
   return concat(sentence, ".");
 }
 
+// Whoever says so, or the neighbour that it names: only one of the two is wrong, and which cannot
+// be told from here. Who names others again and again has its share.
+std::set<MemberId> Deciding::suspects(const StageFailed& event, const MemberId& named) {
+  const MemberId& speaker = event.from.provider;
+  if (named.empty()) {
+    return {speaker};
+  }
+  if (event.is_final || !state_.live.accusers[event.from.job].insert(speaker).second) {
+    return {speaker, named};
+  }
+  return {named};
+}
+
+// The job's own fault: nobody is suspected of all the final failures there were. Leaves in
+// `suspected` those who are.
+bool Deciding::is_proven(const Job& job, std::set<MemberId>& suspected) {
+  const auto [found, is_first] = state_.live.suspects.try_emplace(job.id, suspected);
+  if (!is_first) {
+    std::erase_if(found->second, [&](const MemberId& id) { return !suspected.contains(id); });
+  }
+  suspected = found->second;
+  return suspected.empty();
+}
+
+// Somebody else could try: in another cluster, or in the place of one of these.
+bool Deciding::has_others(const Job& job, const Cluster& cluster,
+                          const std::set<MemberId>& these) const {
+  const std::set<MemberId> free = free_providers();
+  return job.clusters.size() > 1 || std::ranges::any_of(these, [&](const MemberId& id) {
+           const auto stage = static_cast<std::size_t>(find_seat(id)->stage);
+           return find_best(free, shape_of(job, cluster).stages[stage]) != nullptr;
+         });
+}
+
 std::string Deciding::on(const StageFailed& event) {
   const auto [job, cluster] = check_stage(event.from);
-  const std::string reason = concat(name_of(event.from.provider), " failed at ",
-                                    place_name(event.from.cluster, event.from.stage), ": ",
-                                    event.reason.substr(0, kLongestText / 2));
-  if (event.is_final || job->failures + 1 >= kMostFailures) {
+  const Seat* other = find_seat(event.suspect);
+  const bool is_neighbour = other != nullptr && other->job == job->id &&
+                            other->cluster == cluster->id && event.suspect != event.from.provider;
+  const MemberId named = is_neighbour ? event.suspect : MemberId();
+  const std::string reason = concat(
+      name_of(event.from.provider), " failed at ", place_name(event.from.cluster, event.from.stage),
+      ": ", event.reason.substr(0, kLongestText / 2),
+      named.empty() ? "" : concat(" (", name_of(named), " may be to blame)"));
+  std::set<MemberId> struck = suspects(event, named);
+  const bool is_over =
+      event.is_final && (is_proven(*job, struck) || !has_others(*job, *cluster, struck));
+  if (is_over || job->failures + 1 >= kMostFailures) {
     end(*job, Phase::kFailed, reason);
     settle();
     return reason;
   }
   note(*job, reason);
   change(StageFailureCounted{job->id});
-  strike(event.from.provider);
   if (event.is_memory) {
     live(event.from.provider).measured.ram_gb *= 0.8;  // its share shrinks
   }
-  vacate({event.from.job, event.from.cluster, event.from.stage});
+  for (const MemberId& id : struck) {
+    strike(id);
+  }
+  struck.insert(event.from.provider);  // its process is gone in any case
+  for (const MemberId& id : struck) {
+    vacate(*find_seat(id));
+  }
   settle();
   return reason;
 }

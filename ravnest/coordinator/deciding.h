@@ -80,6 +80,8 @@ class Deciding {
   Provider& with_session(const MemberId& id, std::int64_t session);
   void check_join(const Join& event) const;
   void arrive();
+  bool is_asleep() const;
+  bool has_just_slept() const;
   void lose(const MemberId& id, const std::string& why);
   void tick_provider(const MemberId& id, Provider& provider);
   void part(const MemberId& id, const std::string& why);
@@ -109,10 +111,14 @@ class Deciding {
   void start(Job& job, Cluster& cluster);
   bool may_move_restore(const Job& job) const;
   void move_restore(Job& job);
+  void keep_curve(const Job& job);
   void ask_checkpoint(const Job& job, const Cluster& cluster, std::int64_t speaker);
   void hand_over(Job& job, ClusterId cluster);
   bool end_with_results(Job& job);
   bool is_listening(const Job& job, const MemberId& id) const;
+  std::set<MemberId> suspects(const StageFailed& event, const MemberId& named);
+  bool is_proven(const Job& job, std::set<MemberId>& suspected);
+  bool has_others(const Job& job, const Cluster& cluster, const std::set<MemberId>& these) const;
 
   // settle.cpp: what follows from who is there and what has to be done.
   void settle();

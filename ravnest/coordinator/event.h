@@ -161,6 +161,7 @@ struct StageFailed {
   std::string reason;
   bool is_memory = false;  // it ran out
   bool is_final = false;   // nobody else would fare better
+  MemberId suspect;        // the peer that may be to blame; empty: none
 };
 
 // A peer of its line-up, or the requester, did not answer it just now.

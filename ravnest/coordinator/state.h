@@ -77,14 +77,6 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
-struct CurvePoint {
-  std::int64_t version = 0;
-  double loss = 0.0;
-  double accuracy = -1.0;
-
-  bool operator==(const CurvePoint&) const = default;
-};
-
 // Where the requester of a job can be reached.
 struct Feed {
   MemberId requester;
@@ -115,7 +107,8 @@ struct Live {
   std::map<MemberId, Provider> providers;
   std::int64_t last_session = 0;
   Milliseconds ticked{0};
-  std::optional<Span> arrivals;  // of providers, until a tick finds that they are over
+  std::optional<Milliseconds> woken;  // of the last tick that came far too late
+  std::optional<Span> arrivals;       // of providers, until a tick finds that they are over
   // Who does not reach whom, for how long; and whose words go through the relay since.
   std::map<std::pair<MemberId, MemberId>, Span> unreached;
   std::set<std::pair<MemberId, MemberId>> relayed;
@@ -123,6 +116,9 @@ struct Live {
   std::map<JobId, std::map<ClusterId, Kept>> kept;                      // of line-ups as they are
   std::map<JobId, std::set<MemberId>> tried;  // pools that cannot hold the waiting job
   std::set<JobId> stale;                      // whose providers hear of new addresses at a tick
+  // Of failures that another might not fare better with: who may be to blame for all of them.
+  std::map<JobId, std::set<MemberId>> suspects;
+  std::map<JobId, std::set<MemberId>> accusers;  // who named a neighbour for what it sent
   std::map<JobId, Feed> feeds;
   std::map<MemberId, Report> reports;  // of the stage that it holds
   std::map<JobId, std::vector<CurvePoint>> curves;

@@ -157,6 +157,7 @@ void fields(Visit& visit, T& of) {
   visit("reason", of.reason);
   visit("is_memory", of.is_memory);
   visit("is_final", of.is_final);
+  visit("suspect", of.suspect);
 }
 
 template <typename Visit, Is<CannotReach> T>

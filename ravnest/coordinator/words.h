@@ -14,7 +14,7 @@ namespace ravnest::coordinator {
 // What the server and its members say to each other, beside tensors and files: JSON objects, one
 // for each message of proto/control.proto. docs/protocol.md tells the story.
 
-inline constexpr std::int64_t kControlProtocol = 3;
+inline constexpr std::int64_t kControlProtocol = 4;
 
 // A provider's session ---------------------------------------------------------------------------
 
@@ -71,6 +71,7 @@ struct HasFailed {
   std::string reason;
   bool is_memory = false;
   bool is_final = false;
+  MemberId suspect;  // of its line-up; empty: none
 };
 // A peer of its line-up, or the requester, does not answer. Said again as long as that is so.
 struct CannotReach {

@@ -197,6 +197,17 @@ CLI::App* add(CLI::App& app, const char* name, const char* description, JobFlags
   return command;
 }
 
+// Its folder may be the first thing that a project of scripts gets.
+void write_pool(const std::string& text, const std::filesystem::path& file) {
+  if (file.has_parent_path()) {
+    std::error_code ignored;  // whoever writes says what is wrong
+    std::filesystem::create_directories(file.parent_path(), ignored);
+  }
+  AtomicFile target(file);
+  target.write(text);
+  target.commit();
+}
+
 }  // namespace
 
 Command add_status(CLI::App& app) {
@@ -252,9 +263,7 @@ Command add_pool(CLI::App& app) {
               cli::write_out(text);
               return;
             }
-            AtomicFile target(*file);
-            target.write(text);
-            target.commit();
+            write_pool(text, *file);
           }};
 }
 

@@ -5,6 +5,7 @@
 
 #include "ravnest/base/error.h"
 #include "ravnest/package/checkpoint_file.h"
+#include "ravnest/provider/stopped.h"
 #include "ravnest/provider/values.h"
 
 namespace ravnest::provider {
@@ -60,11 +61,9 @@ void write_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
   package::write_safetensors(stored, path);
 }
 
-std::optional<Checkpoint> read_checkpoint(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    return std::nullopt;
-  }
+namespace {
+
+Checkpoint read_existing(const fs::path& path) {
   const package::StoredTensors stored = package::read_safetensors(path);
   Checkpoint checkpoint{.passes = number_in(stored, "passes", path),
                         .epoch = number_in(stored, "epoch", path)};
@@ -85,6 +84,20 @@ std::optional<Checkpoint> read_checkpoint(const fs::path& path) {
     }
   }
   return checkpoint;
+}
+
+}  // namespace
+
+std::optional<Checkpoint> read_checkpoint(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return std::nullopt;
+  }
+  try {
+    return read_existing(path);
+  } catch (const std::invalid_argument& damaged) {
+    throw LocalFault(damaged.what());
+  }
 }
 
 }  // namespace ravnest::provider

@@ -28,7 +28,7 @@ using package::checkpoint_path;
 // Appears whole or not at all; tensors are shared until it is written.
 void write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& path);
 
-// Nothing where there is none. Throws std::invalid_argument for a file that is not one, and
+// Nothing where there is none. Throws LocalFault for a file that is not one, and
 // Error(kIo) where it cannot be read.
 std::optional<Checkpoint> read_checkpoint(const std::filesystem::path& path);
 

@@ -89,6 +89,10 @@ void check_tensor(const at::Tensor& tensor, const graph::Value& expected, const 
 }
 
 void check(const std::vector<c10::IValue>& values, const std::vector<graph::Value>& expected) {
+  if (values.size() < expected.size()) {
+    throw_invalid("[provider] expected ", expected.size(), " values in a message, got ",
+                  values.size(), ".");
+  }
   for (std::size_t i = 0; i < std::min(values.size(), expected.size()); ++i) {
     const bool is_tensor = values[i].isTensor() && values[i].toTensor().defined();
     if (expected[i].name.empty()) {

@@ -104,8 +104,8 @@ Provider::Impl::Impl(ProviderOptions options, ProviderCallbacks callbacks)
           [this](Channel channel, transport::Delivery delivery) {
             loop_->deliver(channel, std::move(delivery));
           },
-      .on_end = [this](Channel channel,
-                       const std::exception_ptr& error) { on_end(channel, error); }};
+      .on_end = [this](Channel channel, const std::string& peer,
+                       const std::exception_ptr& error) { on_end(channel, peer, error); }};
   // The loop is there before the first message: channels open as the wiring does.
   const bool has_eval = files_.program.eval_graph.has_value();
   LoopOptions loop{.name = options_.name,
@@ -210,7 +210,10 @@ void Provider::Impl::listen_to_requester() {
   requests_ = transport_->receive(
       *options_.requester, "requests",
       {.on_message = [this](transport::Delivery delivery) { on_request(std::move(delivery)); },
-       .on_end = [this](const std::exception_ptr& error) { on_end(Channel::kForward, error); }});
+       .on_end =
+           [this](const std::exception_ptr& error) {
+             on_end(Channel::kForward, options_.requester->name, error);
+           }});
 }
 
 void Provider::Impl::on_request(transport::Delivery delivery) {
@@ -250,9 +253,10 @@ void Provider::Impl::start() {
   loop_->start(run);
 }
 
-void Provider::Impl::on_end(Channel channel, const std::exception_ptr& error) {
+void Provider::Impl::on_end(Channel channel, const std::string& peer,
+                            const std::exception_ptr& error) {
   if (error) {
-    loop_->fail(error);
+    loop_->fail(error, peer);
   } else if (channel == Channel::kForward) {  // the root has left, and so do we, in our turn
     loop_->submit(Control{.word = Word::kStop, .numbers = {0}});
   }

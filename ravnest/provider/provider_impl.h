@@ -63,7 +63,7 @@ class Provider::Impl : public LoopListener {
   void listen_to_requester();
   void on_request(transport::Delivery delivery);
   void leave_in_a_pass(Milliseconds timeout);
-  void on_end(Channel channel, const std::exception_ptr& error);
+  void on_end(Channel channel, const std::string& peer, const std::exception_ptr& error);
   void record_loss(const PassHeader& header, const PassResult& result);
   Checkpoint take_checkpoint();
   void keep_if_due();

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ravnest/base/address.h"
 #include "ravnest/base/error.h"
 #include "ravnest/base/version.h"
 #include "ravnest/control/identities.h"
@@ -122,7 +123,8 @@ void RemoteJob::listen() {
   }
   RequesterOptions options;
   options.name = coordinator::kRequesterName;
-  options.listen = concat(options_.is_local ? "127.0.0.1" : options_.listen, ":", port_);
+  const std::string all = options_.listen.empty() ? every_host() : options_.listen;
+  options.listen = concat(options_.is_local ? "127.0.0.1" : all, ":", port_);
   options.plan = concat("job-", job_);
   options.return_within = transport::kForEver;
   if (!options_.is_local) {

@@ -26,7 +26,7 @@ struct RemoteJobOptions {
   std::string server;  // "host:port"
   std::string token;   // of a requester; empty where this user has enrolled there before
   std::string host;    // where the roots reach this machine; empty: as the server sees it
-  std::string listen = "0.0.0.0";
+  std::string listen;  // a host; empty: at all addresses
   std::filesystem::path identity;  // where it is kept; empty: where this user's identities are
   // The server is of this process, and its providers of this machine: their data is not encrypted.
   bool is_local = false;

@@ -57,7 +57,8 @@ void StageLoop::end(Stopped stopped) {
 void StageLoop::abandon() {
   end({.error = std::make_exception_ptr(
            Error(ErrorKind::kPeerLost, "[provider] the provider was ended.")),
-       .word = {}});
+       .word = {},
+       .suspect = {}});
 }
 
 void StageLoop::start(const std::string& run) {
@@ -156,16 +157,19 @@ void StageLoop::stop(int exit_code, const std::string& reason) {
 void StageLoop::stop_with(const Control& control) {
   const int code = exit_code_of(control);
   end({.error = code == 0 ? nullptr : std::make_exception_ptr(StoppedRun(code, control.text)),
-       .word = control});
+       .word = control,
+       .suspect = {}});
 }
 
-void StageLoop::fail(const std::exception_ptr& error) {
+void StageLoop::fail(const std::exception_ptr& error, const std::string& suspect) {
   if (error && options_.ends_alone) {
-    return end({.error = error, .word = {}});
+    return end({.error = error, .word = {}, .suspect = suspect});
   }
   end({.error = error,
-       .word = Control{
-           .word = Word::kStop, .numbers = {error ? 1 : 0}, .text = error ? text_of(error) : ""}});
+       .word = Control{.word = Word::kStop,
+                       .numbers = {error ? 1 : 0},
+                       .text = error ? text_of(error) : ""},
+       .suspect = suspect});
 }
 
 StageLoop::Status StageLoop::status() const {
@@ -175,6 +179,7 @@ StageLoop::Status StageLoop::status() const {
   status.spent = activities_.spent();
   status.bytes_sent = bytes_sent_;
   status.bytes_received = bytes_received_;
+  status.suspect = stopped_ ? stopped_->suspect : "";
   return status;
 }
 
@@ -201,7 +206,7 @@ void StageLoop::run() {
       throw;
     }
   } catch (...) {
-    fail(std::current_exception());
+    fail(std::current_exception(), suspect_);
   }
   tell_stop();
   std::exception_ptr error;
@@ -312,6 +317,7 @@ bool StageLoop::take_inbox(bool may_wait) {
   for (Arrival& arrival : arrivals) {
     sort(std::move(arrival));
   }
+  suspect_.clear();
   std::ranges::move(submitted, std::back_inserter(forwards_));
   while (stage_ && !pending_calls_.empty()) {
     const Call call = std::move(pending_calls_.front());
@@ -324,30 +330,40 @@ bool StageLoop::take_inbox(bool may_wait) {
 
 void StageLoop::sort(Arrival arrival) {
   transport::Delivery& delivery = arrival.delivery;
-  if (delivery.message.kind == transport::MessageKind::kControl) {
-    Control control = read_control(delivery.message);
-    if (ends_badly(control)) {
-      stop_with(control);
-    } else if (control.word == Word::kHello) {
-      on_hello(control);
-    } else if (control.word == Word::kTrainingEnd && arrival.channel == Channel::kBackward) {
-      tell_trained(control);
-    } else if (arrival.channel == Channel::kForward) {
-      if (control.word == Word::kRun) {
-        // The passes before it will come again, and must not hold it up.
-        std::erase_if(forwards_, [](const Work& work) { return !work.control; });
-      }
-      forwards_.push_back({.header = {},
-                           .control = std::move(control),
-                           .values = {},
-                           .credit = std::move(delivery.credit)});
-    }
-    return;
-  }
+  suspect_ = delivery.from;
   try {
-    sort(arrival.channel, delivery);
+    if (delivery.message.kind == transport::MessageKind::kControl) {
+      sort_control(arrival.channel, delivery);
+    } else {
+      sort(arrival.channel, delivery);
+    }
   } catch (const std::invalid_argument& bad) {
-    throw_invalid(bad.what(), " ", delivery.from, " sent it.");
+    const std::string text = concat(bad.what(), " ", delivery.from, " sent it.");
+    if (arrival.channel == Channel::kInputs) {  // the root hands on what it was given
+      throw std::invalid_argument(text);
+    }
+    throw LocalFault(text);
+  }
+}
+
+void StageLoop::sort_control(Channel channel, transport::Delivery& delivery) {
+  Control control = read_control(delivery.message);
+  if (ends_badly(control)) {
+    stop_with(control);
+  } else if (control.word == Word::kHello) {
+    on_hello(control);
+  } else if (control.word == Word::kTrainingEnd && channel == Channel::kBackward) {
+    tell_trained(control);
+  } else if (channel == Channel::kForward) {
+    if (control.word == Word::kRun) {
+      // The passes before it will come again, and must not hold it up.
+      std::erase_if(forwards_, [](const Work& work) { return !work.control; });
+    }
+    forwards_.push_back({.header = {},
+                         .control = std::move(control),
+                         .values = {},
+                         .credit = std::move(delivery.credit),
+                         .from = {}});
   }
 }
 
@@ -369,7 +385,9 @@ void StageLoop::sort(Channel channel, transport::Delivery& delivery) {
 void StageLoop::sort_forward(transport::Delivery& delivery) {
   const PassHeader header = read_header(delivery.message);
   std::vector<c10::IValue> values = unpack(delivery.message, options_.device);
-  options_.foreseen.check_values(values, header.is_training());
+  if (!header.is_refused) {  // then there are none
+    options_.foreseen.check_values(values, header.is_training());
+  }
   forwards_.push_back({.header = header,
                        .control = {},
                        .values = std::move(values),

@@ -188,8 +188,8 @@ class StageLoop {
   // long one. May wait for room in their windows, a second each. Any thread but the transport's.
   void tell_stop();
   // Ends with this error, telling the others (but see LoopOptions); without one all is well. Any
-  // thread.
-  void fail(const std::exception_ptr& error);
+  // thread. `suspect`: the neighbour that may be to blame.
+  void fail(const std::exception_ptr& error, const std::string& suspect = {});
   // Ends without a word, as if the process had died. Any thread.
   void abandon();
   // A loop that was told to end does so when its work and its messages let it: one that waits for a
@@ -211,6 +211,8 @@ class StageLoop {
     Activities::Spent spent;           // time, since the start
     std::uint64_t bytes_sent = 0;      // of tensors, to other stages and from them
     std::uint64_t bytes_received = 0;  // as they are here, whatever their codec
+    // Once it has failed: the neighbour whose values it was at, or whose were not finite.
+    std::string suspect;
 
     double busy() const;  // share of the time
   };
@@ -252,12 +254,14 @@ class StageLoop {
   struct Stopped {
     std::exception_ptr error;
     std::optional<Control> word;  // for the others
+    std::string suspect;
   };
   void run();
   void work_until_over();
   void wait_for_reason();
   bool take_inbox(bool may_wait);
   void sort(Arrival arrival);
+  void sort_control(Channel channel, transport::Delivery& delivery);
   void sort(Channel channel, transport::Delivery& delivery);
   void sort_forward(transport::Delivery& delivery);
   void sort_backward(transport::Delivery& delivery);
@@ -295,6 +299,8 @@ class StageLoop {
   void add_tied_gradients(const PassHeader& header);
   void send_gradients(const PassHeader& header, const PassResult& result,
                       const std::vector<at::Tensor>& of_inputs);
+  std::vector<at::Tensor> learn(const PassHeader& header, const std::vector<at::Tensor>& gradients,
+                                bool counts);
   void finish_backward(const PassHeader& header, const PassResult& result,
                        const std::vector<at::Tensor>& gradients);
   void finish_pass(const PassHeader& header, const PassResult& result,
@@ -369,6 +375,8 @@ class StageLoop {
   std::set<std::int64_t> joined_;        // at the root: stages that take part in this generation
   PassResult validation_;                // sums, at the root
   std::string refusal_;                  // the last one
+  std::string refusal_suspect_;          // who may be to blame for it; empty: nobody else
+  std::string suspect_;                  // whose values are being worked on; empty: nobody's
   PassLimit limit_;
   Clock::time_point last_pass_;
 

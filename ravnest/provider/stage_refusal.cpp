@@ -89,6 +89,7 @@ void StageLoop::forward_refused(PassHeader header) {
 void StageLoop::note_refusal(const PassHeader& header, const std::string& sender,
                              const std::string& what) {
   refusal_ = concat("pass ", header.pass, ": ", what);
+  refusal_suspect_ = sender == options_.name ? suspect_ : sender;
   if (stage().skipped_in_a_row() == 0) {
     listener_.on_refused(sender, concat(options_.name, " skips an update, ", refusal_));
   }
@@ -103,11 +104,13 @@ void StageLoop::check_skipped(const PassHeader& header) {
   if (refusal_.empty() && !header.is_refused) {
     refusal_ =
         concat("pass ", header.pass, ": the gradients of ", options_.name, " are not finite");
+    refusal_suspect_ = suspect_;
     if (stage().skipped_in_a_row() == 1) {
       listener_.on_refused(options_.name, concat(options_.name, " skips an update, ", refusal_));
     }
   }
   if (stage().skipped_in_a_row() >= kMostSkipped) {
+    suspect_ = refusal_.empty() ? "" : refusal_suspect_;
     throw_invalid("[provider] ", options_.name, " has skipped ", kMostSkipped,
                   " updates in a row, ", refusal_.empty() ? "as others did" : refusal_,
                   ". A lower rate of learning or max_norm may help.");

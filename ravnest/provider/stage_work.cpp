@@ -10,6 +10,7 @@
 #include "ravnest/base/error.h"
 #include "ravnest/base/fault_point.h"
 #include "ravnest/provider/stage_loop.h"
+#include "ravnest/provider/stopped.h"
 #include "ravnest/provider/values.h"
 
 namespace ravnest::provider {
@@ -26,14 +27,18 @@ bool StageLoop::do_next() {
   if (!is_held && !backwards_.empty() && has_tied_gradients(backwards_.front().header.pass)) {
     Backward backward = std::move(backwards_.front());
     backwards_.pop_front();
+    suspect_ = backward.from;
     do_backward(std::move(backward));
+    suspect_.clear();
     return true;
   }
   if (!forwards_.empty() && (!is_held || !is_training(forwards_.front())) &&
       can_start(forwards_.front()) && can_end(forwards_.front())) {
     Work work = std::move(forwards_.front());
     forwards_.pop_front();
+    suspect_ = work.from;
     begin(std::move(work));
+    suspect_.clear();
     return true;
   }
   return false;
@@ -469,6 +474,19 @@ void StageLoop::add_tied_gradients(const PassHeader& header) {
   }
 }
 
+// A neighbour may have sent gradients of a pass that there is not, or of other outputs.
+std::vector<at::Tensor> StageLoop::learn(const PassHeader& header,
+                                         const std::vector<at::Tensor>& gradients, bool counts) {
+  try {
+    return stage().backward(header.pass, gradients, counts);
+  } catch (const std::invalid_argument& bad) {
+    if (options_.is_leaf()) {
+      throw;
+    }
+    throw LocalFault(bad.what());
+  }
+}
+
 void StageLoop::finish_backward(const PassHeader& header, const PassResult& result,
                                 const std::vector<at::Tensor>& gradients) {
   const bool counts = header.pass >= learned_;
@@ -476,7 +494,7 @@ void StageLoop::finish_backward(const PassHeader& header, const PassResult& resu
   if (counts && !header.is_refused) {
     listener_.on_loss(result.loss);
   }
-  const std::vector<at::Tensor> found = stage().backward(header.pass, gradients, counts);
+  const std::vector<at::Tensor> found = learn(header, gradients, counts);
   const bool is_update = stage().updates() != updates;
   if (!options_.is_root()) {
     send_gradients(header, result, found);

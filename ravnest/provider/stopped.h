@@ -19,6 +19,13 @@ class StoppedRun : public std::runtime_error {
   int exit_code_;
 };
 
+// Bad input that is no fault of the model, but of a neighbour or of this machine's own files: others
+// may fare better.
+class LocalFault : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
 // That of a StoppedRun, else nothing.
 std::optional<int> exit_code_of(const std::exception_ptr& error);
 

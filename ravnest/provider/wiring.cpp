@@ -80,8 +80,8 @@ void Wiring::listen(std::size_t stage, Channel channel) {
            [&handlers, channel](transport::Delivery delivery) {
              handlers.on_message(channel, std::move(delivery));
            },
-       .on_end = [&handlers,
-                  channel](std::exception_ptr error) { handlers.on_end(channel, error); }}));
+       .on_end = [&handlers, channel, from = name_of_node(mate.id)](
+                     const std::exception_ptr& error) { handlers.on_end(channel, from, error); }}));
 }
 
 // Both ends list what they share in the order of names.

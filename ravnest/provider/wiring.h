@@ -22,7 +22,7 @@ class Wiring {
   struct Handlers {
     std::function<void(Channel, transport::Delivery)> on_message;
     // A channel ended; empty after a goodbye.
-    std::function<void(Channel, std::exception_ptr)> on_end;
+    std::function<void(Channel, const std::string& peer, std::exception_ptr)> on_end;
   };
 
   // Opens everything; messages may come at once.

@@ -16,12 +16,16 @@ using namespace coordinator;  // its words are what is spoken here
 namespace {
 
 constexpr Milliseconds kReachTime{1000};
-// Of a first word, which is kept while that is found out.
+// Of a first word, which is kept while that is found out; of those that follow, of which there are
+// many.
 constexpr std::size_t kLongestHello = std::size_t{1} << 20;
+constexpr std::size_t kLongestWord = std::size_t{64} << 10;
 
-void check_length(const std::string& first) {
-  if (first.size() > kLongestHello) {
-    throw_invalid("Expected a first word of at most ", kLongestHello, " bytes, got more.");
+void check_length(const std::string& word, bool is_first) {
+  const std::size_t most = is_first ? kLongestHello : kLongestWord;
+  if (word.size() > most) {
+    throw_invalid("Expected a ", is_first ? "first " : "", "word of at most ", most,
+                  " bytes, got more.");
   }
 }
 
@@ -63,21 +67,20 @@ class Session final : public WordStream {
   using WordStream::WordStream;
 
  private:
-  bool on_word(const std::string& text) override {
-    if (session_ == 0) {
-      check_length(text);
-    }
-    const ProviderWord word = read_provider_word(text);
-    if (session_ == 0) {
-      const auto* hello = std::get_if<Hello>(&word);
-      if (hello == nullptr) {
-        throw_invalid("Expected hello first, got another word.");
+  Handling read(const std::string& text) override {
+    check_length(text, session_ == 0);
+    return [this, word = read_provider_word(text)] {
+      if (session_ == 0) {
+        const auto* hello = std::get_if<Hello>(&word);
+        if (hello == nullptr) {
+          throw_invalid("Expected hello first, got another word.");
+        }
+        greet(*hello);
+        return false;
       }
-      greet(*hello);
-      return false;
-    }
-    std::visit([this](const auto& each) { handle(each); }, word);
-    return true;
+      std::visit([this](const auto& each) { handle(each); }, word);
+      return true;
+    };
   }
 
   void greet(const Hello& hello) {
@@ -142,7 +145,8 @@ class Session final : public WordStream {
     desk().handle(StageResult{from(word.post), word.artifact});
   }
   void handle(const HasFailed& word) {
-    desk().handle(StageFailed{from(word.post), word.reason, word.is_memory, word.is_final});
+    desk().handle(
+        StageFailed{from(word.post), word.reason, word.is_memory, word.is_final, word.suspect});
   }
   void handle(const CannotReach& word) {
     desk().handle(StageUnreached{from(word.post), word.peer, word.reason});
@@ -170,9 +174,12 @@ class FeedStream final : public WordStream {
   using WordStream::WordStream;
 
  private:
-  bool on_word(const std::string& text) override {
-    check_length(text);
-    const RequesterWord word = read_requester_word(text);
+  Handling read(const std::string& text) override {
+    check_length(text, job_ == 0);
+    return [this, word = read_requester_word(text)] { return take(word); };
+  }
+
+  bool take(const RequesterWord& word) {
     const auto* offer = std::get_if<Offer>(&word);
     if (job_ != 0) {
       if (offer != nullptr) {

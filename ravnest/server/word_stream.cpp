@@ -42,24 +42,33 @@ void WordStream::read_next() {
 }
 
 void WordStream::OnReadDone(bool ok) {
+  Handling handling;
+  try {
+    handling = ok ? read(in_.text()) : nullptr;
+  } catch (const std::invalid_argument& error) {
+    finish({::grpc::StatusCode::INVALID_ARGUMENT, error.what()});
+    return;
+  }
   desk_.post(
-      [self = shared_from_this(), ok] {
-        if (!ok) {
-          self->on_closed();
-          self->finish(::grpc::Status::OK);
-          return;
-        }
-        try {
-          if (!is_member(self->desk_, self->caller_)) {
-            self->finish(no_member());
-          } else if (self->on_word(self->in_.text())) {
-            self->read_next();
-          }
-        } catch (const std::invalid_argument& error) {
-          self->finish({::grpc::StatusCode::INVALID_ARGUMENT, error.what()});
-        }
-      },
+      [self = shared_from_this(), handling = std::move(handling)] { self->do_at_desk(handling); },
       [self = shared_from_this()] { self->finish(server_ends()); });
+}
+
+void WordStream::do_at_desk(const Handling& handling) {
+  if (!handling) {
+    on_closed();
+    finish(::grpc::Status::OK);
+    return;
+  }
+  try {
+    if (!is_member(desk_, caller_)) {
+      finish(no_member());
+    } else if (handling()) {
+      read_next();
+    }
+  } catch (const std::invalid_argument& error) {
+    finish({::grpc::StatusCode::INVALID_ARGUMENT, error.what()});
+  }
 }
 
 void WordStream::say(std::string text) {

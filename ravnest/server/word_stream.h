@@ -3,6 +3,7 @@
 #include <control.grpc.pb.h>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,8 +15,8 @@
 
 namespace ravnest::server {
 
-// The server's end of a stream of words. A word is read when the one before was handled, on the
-// desk's thread.
+// The server's end of a stream of words. A word comes when the one before was handled, is read on a
+// thread of gRPC's, and handled on the desk's.
 class WordStream : public ::grpc::ServerBidiReactor<control::Word, control::Word>,
                    public Listener,
                    public std::enable_shared_from_this<WordStream> {
@@ -41,12 +42,15 @@ class WordStream : public ::grpc::ServerBidiReactor<control::Word, control::Word
   // Reads the next word; a handler that needs time for one calls this itself.
   void read_next();
 
-  // On the desk's thread. True: handled, the next may come. What it throws of std::invalid_argument
-  // ends the stream.
-  virtual bool on_word(const std::string& text) = 0;
+  // What is to be done about a word, on the desk's thread. True: done, the next may come. What
+  // either throws of std::invalid_argument ends the stream.
+  using Handling = std::function<bool()>;
+  // Nothing is done meanwhile, so that it may look at what the desk's thread has left.
+  virtual Handling read(const std::string& text) = 0;
   virtual void on_closed() = 0;
 
  private:
+  void do_at_desk(const Handling& handling);
   void pump();  // holds the lock
 
   Desk& desk_;

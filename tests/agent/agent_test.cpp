@@ -5,6 +5,7 @@
 
 #include <csignal>
 
+#include "ravnest/base/address.h"
 #include "ravnest/control/reached.h"
 #include "ravnest/relay/reach.h"
 #include "ravnest/trust/token.h"
@@ -54,7 +55,7 @@ class AgentTest : public server::World {
   }
   static bool is_taken(int port) {
     try {
-      const relay::Echo echo(concat("0.0.0.0:", port), {});
+      const relay::Echo echo(concat(every_host(), ":", port), {});
       return false;
     } catch (const Error&) {
       return true;

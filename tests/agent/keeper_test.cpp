@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "ravnest/agent/process.h"
+#include "ravnest/base/address.h"
 #include "ravnest/base/workers.h"
 #include "tests/agent/fake_provider.h"
 #include "tests/base/has.h"
@@ -194,7 +195,8 @@ TEST_F(KeeperTest, RunsTheProgramInAPlaceOfItsOwn) {
   EXPECT_TRUE(has(words, "--agent\n"));
   EXPECT_TRUE(has(words, "--sandbox\n"));
   EXPECT_TRUE(has(words, concat("--name\nnode_", node_id_of(assignment.epoch, 0), "\n")));
-  EXPECT_TRUE(has(words, "--listen\n0.0.0.0:9000\n")) << "wherever peers come from";
+  EXPECT_TRUE(has(words, concat("--listen\n", every_host(), ":9000\n")))
+      << "wherever peers come from";
   EXPECT_TRUE(has(words, "--threads\n3\n"));
   EXPECT_TRUE(has(words, concat("--job\njob-", assignment.seat.job, "\n")));
   EXPECT_TRUE(has(words, "--requester\nrequester@127.0.0.1:9000\n"));
@@ -525,6 +527,19 @@ TEST_F(KeeperTest, AStageSaysItselfWhyItFails) {
   const auto failed = hear<HasFailed>();
   EXPECT_EQ(failed.reason, "no such operator");
   EXPECT_TRUE(failed.is_final);
+  EXPECT_EQ(failed.suspect, "");
+}
+
+TEST_F(KeeperTest, AStageSaysWhoIsToBlame) {
+  hold(begin(R"(echo '{"event": "failed", "reason": "odd values", "suspect": "requester"}'
+)" + std::string(kListens)));
+  EXPECT_EQ(hear<HasFailed>().suspect, rita_.id());
+}
+
+TEST_F(KeeperTest, NobodyIsToBlameWhoIsNotOfItsLineup) {
+  hold(begin(R"(echo '{"event": "failed", "reason": "odd values", "suspect": "node_77"}'
+)" + std::string(kListens)));
+  EXPECT_EQ(hear<HasFailed>().suspect, "");
 }
 
 TEST_F(KeeperTest, OptionsThatNobodyKnowsAreTheJobsFault) {

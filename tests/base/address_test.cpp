@@ -56,5 +56,10 @@ TEST(Address, RefusesWhatCannotNameAFolder) {
   EXPECT_THROW(parse_address(std::string(300, 'a') + ":80"), std::invalid_argument);
 }
 
+TEST(EveryHost, TakesBothFamiliesOrTheOlder) {
+  const std::string host = every_host();
+  EXPECT_TRUE(host == "[::]" || host == "0.0.0.0") << host;
+}
+
 }  // namespace
 }  // namespace ravnest

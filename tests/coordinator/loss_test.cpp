@@ -488,6 +488,82 @@ TEST(Loss, AFinalFailureFailsTheJobAtOnce) {
   EXPECT_EQ(world.job(job).phase, Phase::kFailed);
 }
 
+TEST(Loss, AFinalFailureIsBelievedOfTwo) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join_all({"c", "d"});
+  world.does(StageFailed{.from = world.from("a"), .reason = "bad shapes", .is_final = true});
+  ASSERT_EQ(world.job(job).phase, Phase::kPreparing);
+  const MemberId other = world.lineup(job)[0];
+  EXPECT_NE(other, "a");
+  world.does(StageFailed{.from = world.from(other), .reason = "bad shapes", .is_final = true});
+  EXPECT_EQ(world.job(job).phase, Phase::kFailed);
+  EXPECT_NE(world.job(job).reason.find("bad shapes"), std::string::npos);
+}
+
+TEST(Loss, AFinalFailureIsBelievedOfOneWhereNobodyElseHasTheRoom) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("c", 0.5);
+  world.does(StageFailed{.from = world.from("a"), .reason = "bad shapes", .is_final = true});
+  EXPECT_EQ(world.job(job).phase, Phase::kFailed);
+}
+
+TEST(Loss, AFinalFailureIsNotBelievedOfOneWhoIsInAllOfThem) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("c");
+  for (int i = 0; i < 2; ++i) {
+    const Ids ids = world.lineup(job);
+    const auto liar = std::ranges::find(ids, "a");
+    ASSERT_NE(liar, ids.end());
+    const MemberId peer = ids[liar == ids.begin() ? 1 : 0];
+    world.does(StageFailed{.from = world.from("a"),
+                           .reason = "its loss is not finite",
+                           .is_final = true,
+                           .suspect = peer});
+    ASSERT_FALSE(is_over(world.job(job).phase)) << i;
+  }
+  EXPECT_EQ(world.state.live.providers.at("a").strikes, 2);
+}
+
+TEST(Loss, WhatANeighbourSentIsTheNeighboursFault) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.does(StageFailed{.from = world.from("b"), .reason = "a sent 3 for 4", .suspect = "a"});
+  EXPECT_EQ(std::ranges::count(world.lineup(job), "a"), 0);
+  EXPECT_EQ(world.state.live.providers.at("a").strikes, 1);
+  EXPECT_EQ(world.state.live.providers.at("b").strikes, 0);
+  EXPECT_TRUE(world.has_note(job, "(a may be to blame)"));
+}
+
+TEST(Loss, WhoNamesOneNeighbourAfterTheOtherIsStruckToo) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.does(StageFailed{.from = world.from("b"), .reason = "odd values", .suspect = "a"});
+  world.does(StageFailed{.from = world.from("b"), .reason = "odd values", .suspect = "spare"});
+  EXPECT_EQ(world.state.live.providers.at("b").strikes, 1);
+  EXPECT_FALSE(is_over(world.job(job).phase));
+}
+
+TEST(Loss, NobodyOfElsewhereIsToBlame) {
+  World world;
+  world.run({{"a", "b"}});
+  world.run({{"c", "d"}});
+  world.join("spare");
+  for (const MemberId& id : Ids{"c", "spare", "rita", "nobody", "b"}) {
+    const std::int64_t before = world.state.live.providers["b"].strikes;
+    world.does(StageFailed{.from = world.from("b"), .reason = "odd values", .suspect = id});
+    ASSERT_EQ(world.state.live.providers.at("c").strikes, 0);
+    ASSERT_EQ(world.state.live.providers.at("b").strikes, before + 1) << id;
+    if (!world.state.durable.seats.contains("b")) {
+      break;  // others have its place
+    }
+  }
+}
+
 TEST(Loss, AStageLostInTheEndGivesItsWeightsAgain) {
   World world;
   const JobId job = world.run({{"a", "b"}});

@@ -175,7 +175,7 @@ class Chaos {
       case 19:
         if (const auto stage = stage_of(id); stage && draw(3) == 0) {
           tell(StageUnreached{*stage, any(), "no answer"});
-          tell(StageFailed{*stage, "it failed", draw(2) == 0, draw(20) == 0});
+          tell(StageFailed{*stage, "it failed", draw(2) == 0, draw(20) == 0, any()});
         }
         break;
       case 20:

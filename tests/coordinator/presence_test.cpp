@@ -26,6 +26,60 @@ TEST(Presence, SilenceOfTwoSecondsShowsAndOfFiveLoses) {
   EXPECT_EQ(presence(world, "a"), Presence::kAway);
 }
 
+// Peers give up a server that does not answer for 15 s.
+TEST(Presence, WhoGaveUpAServerThatWasStoppedIsAwaited) {
+  for (const bool is_tick_first : {false, true}) {
+    World world;
+    const JobId job = world.run({{"a", "b"}});
+    world.join("spare");
+    const Epoch epoch = world.cluster(job).epoch;
+    world.pass(Milliseconds{20'000});
+    if (is_tick_first) {
+      world.does(Tick{});
+      world.pass(Milliseconds{100});
+    }
+    for (const char* id : {"a", "b", "spare"}) {
+      world.does(Closed{id, world.session(id)});
+    }
+    EXPECT_EQ(presence(world, "a"), Presence::kAwaited);
+    world.wait(Milliseconds{1000}, {});
+    for (const char* id : {"a", "b"}) {
+      Join back = world.join_of(id);
+      back.holds = epoch;
+      world.does(back);
+    }
+    EXPECT_EQ(world.cluster(job).epoch, epoch);
+    EXPECT_EQ(world.job(job).phase, Phase::kRunning);
+    EXPECT_EQ(world.state.live.providers.at("a").strikes, 0);
+  }
+}
+
+TEST(Presence, WhoDoesNotComeBackAfterThatIsLostWithoutAStrike) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join("spare");
+  world.pass(Milliseconds{20'000});
+  world.does(Closed{"b", world.session("b")});
+  world.wait(kReturnTime - Milliseconds{500}, {"a", "spare"});
+  EXPECT_EQ(presence(world, "b"), Presence::kAwaited);
+  world.wait(Milliseconds{1000}, {"a", "spare"});
+  EXPECT_EQ(presence(world, "b"), Presence::kAway);
+  EXPECT_EQ(world.cluster(job).places[1].provider, "spare");
+  EXPECT_EQ(world.state.live.providers.at("b").strikes, 0);
+  world.does(Closed{"spare", world.session("spare")});
+  EXPECT_EQ(world.state.live.providers.at("spare").strikes, 1) << "that was long ago";
+}
+
+TEST(Presence, ABeatBeforeTheFirstTickAfterASleepIsOfNow) {
+  World world;
+  world.join("a");
+  world.pass(Milliseconds{20'000});
+  world.does(Beat{"a", world.session("a")});
+  world.does(Tick{});
+  world.wait(Milliseconds{5000}, {});
+  EXPECT_EQ(presence(world, "a"), Presence::kAway);
+}
+
 TEST(Presence, AClosedConnectionLosesAtOnce) {
   World world;
   const std::int64_t session = world.join("a");

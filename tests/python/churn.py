@@ -19,7 +19,7 @@ SERVER_EVERY = 4  # boxes that are killed for every server
 HELD_OUT = 4096
 FLOOR = 10_000  # batches, after which the loss stays what it is
 LONGEST_GAP = 15.0  # seconds between two batches that were learned from
-LONGEST_MEND = 2 * 20.0  # seconds; twice what is promised, for a machine that is busy
+MEND = 20.0  # seconds, as promised: the median; one alone may take twice as long
 MOST_DESCRIPTORS = 256
 MOST_MEMORY = 1.0e9
 _LOOK = 0.5
@@ -278,6 +278,8 @@ def check(report: Report) -> None:
     assert report.longest_gap < LONGEST_GAP
     for kill in report.kills:
         lasted = report.ended - kill.at if kill.mended is None else kill.mended
-        assert lasted < LONGEST_MEND, f"{kill} is not mended in time"
+        assert lasted < 2 * MEND, f"{kill} is not mended in time"
+    mended = [kill.mended for kill in report.kills if kill.mended is not None]
+    assert statistics.median(mended) <= MEND
     assert report.most_descriptors < MOST_DESCRIPTORS
     assert report.most_memory < MOST_MEMORY

@@ -2,6 +2,7 @@
 
 import json
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,19 @@ def test_keeps_its_state_and_goes_on_when_it_is_started_again(place, how):
     assert leaf.wait_for("saved")["version"] == 10
     assert len(cluster.losses) == 10
     assert cluster.close() == [0, 0]
+
+
+def test_a_damaged_checkpoint_is_no_fault_of_the_model(place, tmp_path):
+    folder, names, _ = place
+    shutil.copytree(folder / "node_data", tmp_path / "damaged")
+    for model in (tmp_path / "damaged").rglob("submod.pt2"):
+        model.with_name("submod_0_checkpoint.safetensors").write_bytes(b"torn")
+    child = Child("--name", names[0], "--node-data", tmp_path / "damaged")
+    failed = child.wait_for("failed")
+    assert "safetensors" in failed["reason"]
+    assert not failed["is_final"]
+    assert failed["suspect"] == ""
+    assert child.end() != 0
 
 
 def test_says_why_it_failed(place):

@@ -509,6 +509,14 @@ def test_a_real_training_is_shown_as_it_goes(open_page, live):
     check_trained(fit)
     expect(card).to_contain_text("done")
     expect(page.locator("#notes")).to_contain_text("It is done")
+    page.close()
+    last = live.job()["last"]
+    live.server.end()
+    live.serve()
+    page = open_page(url_of(live))
+    expect(page.locator("#jobs li").first).to_contain_text("done")
+    expect(page.locator("#loss .curve")).to_be_visible()  # of a job of before the restart
+    assert live.job()["last"] == last
 
 
 def test_only_the_owner_cancels_a_real_job(open_page, live):

@@ -20,6 +20,7 @@ from local_server import (
     BATCHES,
     PATIENCE,
     RAVNEST,
+    Pool,
     Process,
     check_trained,
     make_model,
@@ -52,7 +53,7 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
     assert f"{names[1]} joined." in pool.ask("logs")
     nodes = json.loads(pool.ask("pool"))
     assert sorted(node["name"] for node in nodes.values()) == sorted(names)
-    file = tmp_path / "node_configs.json"
+    file = tmp_path / "node_data" / "node_configs.json"  # a project's first file
     pool.ask("pool", "--write", str(file))
     assert json.loads(file.read_text()).keys() == nodes.keys()
     for who in (["--data", str(pool.data)], ["--server", pool.address]):
@@ -61,6 +62,18 @@ def test_the_commands_of_an_owner_and_of_a_requester(pool, tmp_path):
         assert answer.returncode == 0, answer.stderr
         state = torch.load(out / "trained_state_dict.pt", weights_only=True)
         make_model().load_state_dict(state, strict=True)
+
+
+def test_machines_meet_over_ipv6_without_the_relay(tmp_path):
+    pool = Pool(tmp_path, listen="[::1]:0")
+    try:
+        names = pool.lend(3)
+        assert not any(pool.providers()[name]["is_relayed"] for name in names)
+        wait_until(lambda: len(pool.links()) > 0, "they measure their link")
+        check_trained(pool.fit(epochs=4))
+        assert "relay" not in pool.notes()
+    finally:
+        pool.end()
 
 
 def test_scripts_train_on_the_machines_that_are_lent(pool, tmp_path):
@@ -147,7 +160,7 @@ def test_as_many_clusters_as_there_are_machines_for(pool):
         assert len(pool.job()["clusters"]) > before[0]
 
     # Clusters grow at restore points: batches are dealt out in between.
-    check_trained(pool.fit(epochs=30, at={2: join, 24: look}, clusters=0, providers=None))
+    check_trained(pool.fit(epochs=30, at={2: join, 24: look}, providers=None))
 
 
 def test_cancelling_frees_the_providers(pool):

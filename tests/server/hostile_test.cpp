@@ -1,6 +1,10 @@
 // What connects and means no good. Afterwards an honest call is served.
 
+#include <control.grpc.pb.h>
+
+#include <deque>
 #include <list>
+#include <map>
 
 #include "ravnest/server/turnstile.h"
 #include "tests/server/world.h"
@@ -66,6 +70,82 @@ TEST_F(Hostile, FloodsOfWords) {
   }
   talk->say(to_text(ProviderWord(WantsToLeave{})));
   talk->hear<MayGo>();
+}
+
+TEST_F(Hostile, LaterWordsThatAreLarge) {
+  const auto talk = honest_.join();
+  talk->say(R"({"word":"still_here","more":")" + std::string(100'000, 'a') + "\"}");
+  EXPECT_TRUE(has(talk->ended(), "a word of at most 65536 bytes"));
+}
+
+// So many questions at once, of one member. Gives what they were answered, by status.
+class Flood {
+ public:
+  Flood(std::shared_ptr<::grpc::Channel> channel, std::size_t count, std::string text)
+      : stub_(control::Control::NewStub(channel)), calls_(count) {
+    question_.set_text(std::move(text));
+    for (Call& call : calls_) {
+      stub_->async()->Ask(&call.context, &question_, &call.answer,
+                          [this, &call](const ::grpc::Status& status) {
+                            const std::lock_guard lock(mutex_);
+                            call.status = status;
+                            ++done_;
+                            changed_.notify_all();
+                          });
+    }
+  }
+  ~Flood() { wait(); }
+  Flood(const Flood&) = delete;
+  Flood& operator=(const Flood&) = delete;
+
+  std::map<::grpc::StatusCode, std::string> wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_ == calls_.size(); });
+    std::map<::grpc::StatusCode, std::string> found;
+    for (const Call& call : calls_) {
+      found[call.status.error_code()] = call.status.error_message();
+    }
+    return found;
+  }
+
+ private:
+  struct Call {
+    ::grpc::ClientContext context;
+    control::Word answer;
+    ::grpc::Status status;
+  };
+  const std::unique_ptr<control::Control::Stub> stub_;
+  control::Word question_;
+  std::deque<Call> calls_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t done_ = 0;
+};
+
+TEST_F(Hostile, FloodsOfLargeQuestions) {
+  const Person eve = provider("eve");
+  std::list<Flood> floods;
+  for (int i = 0; i < 4; ++i) {
+    floods.emplace_back(channel(eve), 64,
+                        R"({"word":"time","more":")" + std::string(3 << 20, 'a') + "\"}");
+  }
+  EXPECT_GT(honest_.ask(WantsTime{}).at("seconds"), 0);
+  for (Flood& flood : floods) {
+    const auto said = flood.wait();
+    ASSERT_TRUE(said.contains(::grpc::StatusCode::INVALID_ARGUMENT));
+    EXPECT_TRUE(has(said.at(::grpc::StatusCode::INVALID_ARGUMENT), "of at most 1048576 bytes"));
+    EXPECT_FALSE(said.contains(::grpc::StatusCode::OK));
+  }
+}
+
+TEST_F(Hostile, FloodsOfQuestions) {
+  const Person eve = provider("eve");
+  EXPECT_TRUE(becomes([&] {
+    const auto said = Flood(channel(eve), 64, to_text(Question(WantsView{}))).wait();
+    EXPECT_GT(honest_.ask(WantsTime{}).at("seconds"), 0);
+    const auto found = said.find(::grpc::StatusCode::RESOURCE_EXHAUSTED);
+    return found != said.end() && has(found->second, "at most 16 such calls");
+  })) << "all of them wait in everybody's way";
 }
 
 TEST_F(Hostile, StreamsThatSayNothing) {

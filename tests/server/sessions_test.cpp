@@ -39,6 +39,19 @@ TEST_F(Sessions, WhoIsReachedIsNotRelayed) {
 }
 
 // It could be a machine of the server's own network.
+TEST_F(Sessions, WhoComesOverIpv6IsReached) {
+  server.reset();
+  start("[::1]:0");
+  const control::ReachTest test(0);
+  Hello words = hello();
+  words.reach = test.reach("");
+  const auto talk = provider("box").attend();
+  talk->say(text_of(words));
+  const auto greeting = talk->hear<Greeting>();
+  EXPECT_FALSE(greeting.is_relayed);
+  EXPECT_EQ(greeting.address, concat("[::1]:", test.port()));
+}
+
 TEST_F(Sessions, TheServerConnectsToNoHostOfTheMembersChoice) {
   relay::Nonce nonce{};
   nonce.fill(std::byte{0x11});

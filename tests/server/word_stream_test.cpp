@@ -22,11 +22,13 @@ class Chatty final : public WordStream {
       : WordStream(desk, std::move(verdict)), words_(words), closed_(closed) {}
 
  private:
-  bool on_word(const std::string& /*text*/) override {
-    for (int i = 0; i < words_; ++i) {
-      say(std::string(1000, 'a'));
-    }
-    return true;
+  Handling read(const std::string& /*text*/) override {
+    return [this] {
+      for (int i = 0; i < words_; ++i) {
+        say(std::string(1000, 'a'));
+      }
+      return true;
+    };
   }
   void on_closed() override {
     if (!std::exchange(is_closed_, true)) {
