@@ -387,6 +387,8 @@ TEST(Loss, WhoseClusterIsBehindTheRestorePointMayGoAtOnce) {
   world.keep({"b"}, {15});
   EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
   EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
+  EXPECT_EQ(origins(world, job), (std::vector<Origin>{Origin::kRing, Origin::kKept}))
+      << "the restore point is not made of what this cluster has learned";
 }
 
 TEST(Loss, WhoHoldsNothingMayLeaveAtOnce) {
