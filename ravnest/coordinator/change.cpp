@@ -281,6 +281,7 @@ class Applying {
       job.last_cluster = change.cluster;
       job.clusters.push_back({.id = change.cluster,
                               .shape = change.shape,
+                              .first = job.restore ? job.restore->version : 0,
                               .places = std::vector<Place>(change.providers.size())});
       return job.clusters.back();
     }

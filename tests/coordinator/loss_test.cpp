@@ -391,6 +391,35 @@ TEST(Loss, WhoseClusterIsBehindTheRestorePointMayGoAtOnce) {
       << "the restore point is not made of what this cluster has learned";
 }
 
+TEST(Loss, WhoseClusterCameLaterHandsOverWhatThatHasLearned) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join_all({"c", "d"});
+  world.checkpoint({"a", "b"}, 600);
+  world.ready({"c", "d"});
+  world.join("spare");
+  EXPECT_EQ(world.cluster(job, 0).first, 0);
+  EXPECT_EQ(world.cluster(job, 1).first, 600) << "its passes are counted from there";
+  world.does(Leave{"c", world.session("c")});
+  world.keep({"c", "d"}, {660});
+  EXPECT_EQ(world.lineup(job, 1), (Ids{"c", "d"})) << "that is still to come";
+  world.does(world.checkpoint_of("c", 660));
+  world.does(world.checkpoint_of("d", 660));
+  EXPECT_EQ(world.lineup(job, 1), (Ids{"spare", "d"}));
+  EXPECT_EQ(origins(world, job, 1), (std::vector<Origin>(2, Origin::kCheckpoint)));
+  EXPECT_EQ(make_assignment(world.state, "spare")->restore->cluster, world.cluster(job, 1).id);
+}
+
+TEST(Loss, ClustersOfANewPlanBeginWithTheRestorePoint) {
+  World world;
+  const JobId job = world.run({{"a", "b", "c"}});
+  world.checkpoint({"a", "b", "c"}, 10);
+  lose(world, "b");
+  world.plan({{"a"}, {"c"}});
+  EXPECT_EQ(world.cluster(job, 0).first, 10);
+  EXPECT_EQ(world.cluster(job, 1).first, 10);
+}
+
 TEST(Loss, WhoHoldsNothingMayLeaveAtOnce) {
   World world;
   world.join("a");
