@@ -16,18 +16,26 @@ class Deal:
     """Deals batches out in turn, and knows those that a job has behind it which is come back to.
 
     Where its clusters began together, each has learned from the first of those that were its own.
-    Otherwise nobody knows whose they were: then they are the first of all, as many as all clusters
-    together have learned from.
+    Otherwise nobody knows whose they were: then they are the first of all, as many as were learned
+    from before all of these clusters began, and by each of them since it did.
     """
 
     def __init__(
-        self, learned: Mapping[int, int] | None = None, kept: Mapping[int, int] | None = None
+        self,
+        learned: Mapping[int, int] | None = None,
+        kept: Mapping[int, int] | None = None,
+        first: Mapping[int, int] | None = None,
     ):
-        """Batches by cluster: learned from, and from which one on they have to be kept."""
+        """Batches by cluster: learned from, from which one on they have to be kept, and with which
+        one the cluster began."""
         learned = dict(learned or {})
         counts = learned.values()
-        self.is_exact = not learned or max(counts) - min(counts) <= _UNDER_WAY
-        self._skipped = 0 if self.is_exact else sum(counts)
+        began = [(first or {}).get(cluster, 0) for cluster in learned]
+        began_together = (
+            not any(began) and max(counts, default=0) - min(counts, default=0) <= _UNDER_WAY
+        )
+        self.is_exact = len(learned) < 2 or began_together
+        self._skipped = 0 if self.is_exact else sum(counts) - sum(began) + min(began)
         self._learned = learned if self.is_exact else {}
         self._kept = {**self._learned, **(kept or {})} if self.is_exact else {}
         self._dealt = dict.fromkeys(self._learned, 0)
