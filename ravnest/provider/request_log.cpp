@@ -136,18 +136,16 @@ void RequestLog::restart(std::optional<std::int64_t> learned, bool is_restored) 
 
 // Where those weights count otherwise than we do: the first of our passes that they lack.
 std::optional<std::int64_t> RequestLog::find_lack(std::int64_t learned, bool is_restored) const {
-  if (!behind_ && starts_with_root_) {
-    return forgotten_;
+  if (!behind_) {
+    return starts_with_root_ ? std::optional(forgotten_) : std::nullopt;
   }
-  if (!is_restored) {
-    return std::nullopt;
-  }
-  if (const auto found = lacks_.find(learned); found != lacks_.end()) {
+  if (const auto found = lacks_.find(learned); is_restored && found != lacks_.end()) {
     return found->second.pass;
   }
-  // Nobody told of it. What has more than was ever learned from here is another's.
+  // Nobody told of it; but what has more than can have been learned from here is another's.
   const std::int64_t first = first_unlearned();
-  return behind_ && learned > first ? std::optional(first) : std::nullopt;
+  const std::int64_t most = is_restored ? first : std::max(submitted_, *behind_);
+  return learned > most ? std::optional(first) : std::nullopt;
 }
 
 void RequestLog::begin_at(std::int64_t pass) {

@@ -258,14 +258,16 @@ TEST(RequestLog, KeepsWhatTheRestorePointBeforeLacksUntilTheRootHasBegun) {
   EXPECT_EQ(sent(log), "t600 ") << "all but the last were learned from when it was made";
 }
 
-TEST(RequestLog, CountsARestorePointThatItWasNotToldOfAsAnothersWhereItHasMoreThanWasSent) {
-  RequestLog log(true);
-  log.restart(0);
-  add(log, Purpose::kTrain, 3);
-  sent(log);
-  finish_trainings(log, 0, 1);
-  log.restart(600, true);
-  EXPECT_EQ(sent(log), "t600 t601 ");
+TEST(RequestLog, TakesWeightsForAnothersThatHaveMoreThanCanHaveBeenLearnedFromIt) {
+  for (const bool is_restored : {true, false}) {
+    RequestLog log(true);
+    log.restart(0);
+    add(log, Purpose::kTrain, 3);
+    sent(log);
+    finish_trainings(log, 0, 1);
+    log.restart(600, is_restored);
+    EXPECT_EQ(sent(log), "t600 t601 ") << "though it was not told of that restore point";
+  }
 }
 
 TEST(RequestLog, LearnsAgainFromTheWholeBatchThatARestorePointHasAPartOf) {
