@@ -112,6 +112,9 @@ class Applying {
             "a provider for every stage");
     take_epoch(change.epoch);
     Cluster& cluster = cluster_for(job, change);
+    if (is_set_back_to_another(job, change)) {
+      cluster.first = job.restore->version;
+    }
     forget_kept(cluster);
     for (Place& place : cluster.places) {
       vacate(place);
@@ -288,6 +291,11 @@ class Applying {
     Cluster& known = cluster(job, change.cluster);
     require(known.shape == change.shape, "a cluster of the same shape");
     return known;
+  }
+
+  static bool is_set_back_to_another(const Job& job, const LineupSet& change) {
+    return job.restore && job.restore->cluster != change.cluster &&
+           std::ranges::find(change.origins, Origin::kCheckpoint) != change.origins.end();
   }
 
   void seat(const LineupSet& change, std::size_t stage, Place& place) {

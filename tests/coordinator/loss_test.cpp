@@ -410,6 +410,17 @@ TEST(Loss, WhoseClusterCameLaterHandsOverWhatThatHasLearned) {
   EXPECT_EQ(make_assignment(world.state, "spare")->restore->cluster, world.cluster(job, 1).id);
 }
 
+TEST(Loss, AClusterThatIsSetBackToAnothersRestorePointBeginsThere) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}});
+  world.checkpoint({"a", "b"}, 10);
+  world.join_all({"s1", "s2"});
+  lose(world, "a");
+  lose(world, "c");
+  EXPECT_EQ(world.cluster(job, 0).first, 0) << "the restore point is its own";
+  EXPECT_EQ(world.cluster(job, 1).first, 10);
+}
+
 TEST(Loss, ClustersOfANewPlanBeginWithTheRestorePoint) {
   World world;
   const JobId job = world.run({{"a", "b", "c"}});
