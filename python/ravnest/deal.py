@@ -80,10 +80,11 @@ class Log:
 class Deal:
     """Deals batches out in turn, and knows those that a job has behind it which is come back to.
 
-    A cluster that has no room is passed over where another has little left to do. Such turns are
-    in the log: by it, or where clusters began together and have learned from about as many in
-    turn, each goes on with its own. Otherwise nobody knows whose they were: then those behind are
-    the first of all, as many as all clusters together have learned from.
+    A cluster that has no room is passed over where another has little left to do. Such turns are in
+    the log: by it, or where clusters began together and have learned from about as many in turn,
+    each goes on with its own. Otherwise nobody knows whose they were: then they are the first of
+    all, as many as were learned from before all of these clusters began, and by each of them since
+    it did.
     """
 
     def __init__(
@@ -91,17 +92,21 @@ class Deal:
         learned: Mapping[int, int] | None = None,
         kept: Mapping[int, int] | None = None,
         log: Log | None = None,
+        first: Mapping[int, int] | None = None,
     ):
-        """Batches by cluster: learned from, and from which one on they have to be kept."""
+        """Batches by cluster: learned from, from which one on they have to be kept, and with which
+        one the cluster began."""
         learned = dict(learned or {})
         counts = learned.values()
+        began = [(first or {}).get(cluster, 0) for cluster in learned]
         is_logged = log is not None and log.clusters == frozenset(learned)
         is_even = not learned or max(counts) - min(counts) <= _UNDER_WAY
         has_turns = log is not None and bool(log.turns)
-        self.is_exact = is_logged or (is_even and not has_turns)
+        are_in_turn = is_logged or (is_even and not has_turns)
+        self.is_exact = len(learned) == 1 or (not any(began) and are_in_turn)
         self._log = log
-        self._turns = log.turns if log is not None and self.is_exact else {}
-        self._skipped = 0 if self.is_exact else sum(counts)
+        self._turns = log.turns if log is not None and (is_logged or not learned) else {}
+        self._skipped = 0 if self.is_exact else sum(counts) - sum(began) + min(began)
         self._learned = learned if self.is_exact else {}
         self._kept = {**self._learned, **(kept or {})} if self.is_exact else {}
         self._dealt = dict.fromkeys(self._learned, 0)

@@ -194,7 +194,8 @@ class Job:
         sure = {restored: standing["restored"]} if restored else dict.fromkeys(feeds, 0)
         batches = {cluster: passes // self._parts for cluster, passes in learned.items()}
         kept = {cluster: sure[cluster] // self._parts for cluster in feeds if cluster in sure}
-        self._deal = Deal(batches, kept, self._log)
+        first = {cluster: passes // self._parts for cluster, passes in standing["clusters"].items()}
+        self._deal = Deal(batches, kept, self._log, first)
         for cluster, requester in feeds.items():
             if self._deal.is_exact and cluster in kept:
                 requester.start_at(kept[cluster] * self._parts)

@@ -112,6 +112,9 @@ class Applying {
             "a provider for every stage");
     take_epoch(change.epoch);
     Cluster& cluster = cluster_for(job, change);
+    if (is_set_back_to_another(job, change)) {
+      cluster.first = job.restore->version;
+    }
     forget_kept(cluster);
     for (Place& place : cluster.places) {
       vacate(place);
@@ -286,12 +289,18 @@ class Applying {
       job.last_cluster = change.cluster;
       job.clusters.push_back({.id = change.cluster,
                               .shape = change.shape,
+                              .first = job.restore ? job.restore->version : 0,
                               .places = std::vector<Place>(change.providers.size())});
       return job.clusters.back();
     }
     Cluster& known = cluster(job, change.cluster);
     require(known.shape == change.shape, "a cluster of the same shape");
     return known;
+  }
+
+  static bool is_set_back_to_another(const Job& job, const LineupSet& change) {
+    return job.restore && job.restore->cluster != change.cluster &&
+           std::ranges::find(change.origins, Origin::kCheckpoint) != change.origins.end();
   }
 
   void seat(const LineupSet& change, std::size_t stage, Place& place) {

@@ -219,7 +219,8 @@ void Deciding::keep_curve(const Job& job) {
   change(std::move(kept));
 }
 
-// Those who wait to go may go now.
+// Those who wait to go may go now. Where the restore point is another cluster's, who stays keeps
+// what it has learned, and who comes gets weights from the ring.
 void Deciding::hand_over(Job& job, ClusterId id) {
   std::vector<Seat> parting;
   const Cluster& cluster = *find_cluster(job, id);
@@ -228,7 +229,7 @@ void Deciding::hand_over(Job& job, ClusterId id) {
       parting.push_back({job.id, id, static_cast<std::int64_t>(stage)});
     }
   }
-  if (!parting.empty()) {
+  if (!parting.empty() && job.restore->cluster == id) {
     is_handed_over_.insert({job.id, id});
   }
   for (const Seat& seat : parting) {

@@ -108,6 +108,7 @@ struct Cluster {
   ClusterId id = 0;
   std::int64_t shape = 0;   // index into the plan's
   Epoch epoch = 0;          // since when this line-up stands
+  std::int64_t first = 0;   // version that it began with, where others had learned that much
   bool is_running = false;  // every place was ready, and told to start
   std::vector<Place> places;
   std::map<std::int64_t, std::map<std::int64_t, Hash>> pending;  // version, stage: checkpoint

@@ -83,6 +83,7 @@ void fields(Visit& visit, T& of) {
   visit("id", of.id);
   visit("shape", of.shape);
   visit("epoch", of.epoch);
+  visit("first", of.first);
   visit("is_running", of.is_running);
   visit("places", of.places);
   visit("pending", of.pending);

@@ -226,6 +226,7 @@ template <typename Visit, Is<Root> T>
 void fields(Visit& visit, T& of) {
   visit("cluster", of.cluster);
   visit("epoch", of.epoch);
+  visit("is_restored", of.is_restored);
   visit("provider", of.provider);
 }
 

@@ -145,6 +145,7 @@ using RequesterWord = std::variant<Offer, StillHere>;
 struct Root {
   ClusterId cluster = 0;
   Epoch epoch = 0;
+  bool is_restored = false;  // in this epoch it began with weights of a restore point
   Peer provider;
 };
 // To the requester: how its job stands; at every change.
@@ -155,8 +156,9 @@ struct Standing {
   ClusterId restored_cluster = 0;  // whose weights the restore point is made of
   std::int64_t restored = 0;  // passes behind the restore point: earlier ones are not needed again
   bool is_reached = false;    // roots connect to the requester; else by relay
-  std::vector<ClusterId> clusters;  // all that there are
-  std::vector<Root> roots;          // of clusters that run
+  // All that there are, and the version that each began with: its own first pass.
+  std::map<ClusterId, std::int64_t> clusters;
+  std::vector<Root> roots;  // of clusters that run
 };
 using FeedWord = std::variant<Standing, Called>;
 

@@ -180,34 +180,43 @@ void RemoteJob::on_standing(const Standing& standing) {
   transport::Members both = members;
   both.insert(members_.begin(), members_.end());
   admit(std::move(both));
-  const std::set<std::int64_t> clusters(standing.clusters.begin(), standing.clusters.end());
+  const auto owner = find_feed(standing.restored_cluster);  // which may bear another number soon
   for (const coordinator::Root& root : standing.roots) {
     // A server that was started again knows no address before the root is back: it is as it was.
     if (root.provider.is_relayed || !root.provider.address.empty()) {
-      adopt_orphan(root.cluster, clusters);
-      set_root(root);
+      adopt_orphan(root.cluster, standing.clusters);
+      set_root(root, standing.clusters.at(root.cluster));
     }
   }
   admit(members);
   members_ = std::move(members);
-  part_with_orphans(clusters);
+  part_with_orphans(standing.clusters);
+  note_restore(standing, owner.get());
   const std::lock_guard lock(mutex_);
-  const bool is_news = !standing_ || standing_->restored != standing.restored;
-  for (const auto& [cluster, fed] : fed_) {
-    if (is_news && cluster == standing.restored_cluster) {
-      fed.requester->forget_before(standing.restored);
-    } else if (is_news && standing.restored > 0) {
-      fed.requester->forget_learned();
-    }
-  }
   is_reached_ = standing.is_reached;
   standing_ = standing;
   ++changes_;
   changed_.notify_all();
 }
 
+std::shared_ptr<Requester> RemoteJob::find_feed(std::int64_t cluster) {
+  const std::lock_guard lock(mutex_);
+  const auto found = fed_.find(cluster);
+  return found == fed_.end() ? nullptr : found->second.requester;
+}
+
+void RemoteJob::note_restore(const Standing& standing, const Requester* owner) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [cluster, fed] : fed_) {
+    if (std::exchange(fed.restored, standing.restored) != standing.restored) {
+      fed.requester->note_restore(
+          standing.restored, cluster == standing.restored_cluster || fed.requester.get() == owner);
+    }
+  }
+}
+
 // A plan that was made anew has clusters of other names: one of them goes on for one that is gone.
-void RemoteJob::adopt_orphan(std::int64_t cluster, const std::set<std::int64_t>& clusters) {
+void RemoteJob::adopt_orphan(std::int64_t cluster, const Clusters& clusters) {
   const std::lock_guard lock(mutex_);
   if (fed_.contains(cluster)) {
     return;
@@ -222,7 +231,7 @@ void RemoteJob::adopt_orphan(std::int64_t cluster, const std::set<std::int64_t>&
 }
 
 // What a cluster that is gone has not learned from is done by another.
-void RemoteJob::part_with_orphans(const std::set<std::int64_t>& clusters) {
+void RemoteJob::part_with_orphans(const Clusters& clusters) {
   const std::lock_guard lock(mutex_);
   const auto heir =
       std::ranges::find_if(fed_, [&](const auto& entry) { return clusters.contains(entry.first); });
@@ -240,7 +249,7 @@ void RemoteJob::part_with_orphans(const std::set<std::int64_t>& clusters) {
   });
 }
 
-void RemoteJob::set_root(const coordinator::Root& root) {
+void RemoteJob::set_root(const coordinator::Root& root, std::int64_t first) {
   const transport::Peer peer{
       .name = concat("node_", coordinator::node_id_of(root.epoch, 0)),
       .address = root.provider.is_relayed
@@ -250,7 +259,8 @@ void RemoteJob::set_root(const coordinator::Root& root) {
   std::unique_lock lock(mutex_);
   Fed& fed = fed_[root.cluster];
   const bool is_new = fed.requester == nullptr;
-  const bool has_moved = fed.epoch != root.epoch || fed.address != peer.address;
+  const bool is_next = fed.epoch != root.epoch;
+  const bool has_moved = is_next || fed.address != peer.address;
   fed.epoch = root.epoch;
   fed.address = peer.address;
   if (is_new) {
@@ -258,6 +268,7 @@ void RemoteJob::set_root(const coordinator::Root& root) {
     options.transport = transport_;
     options.root = peer;
     options.keeps_learned = options_.keeps_learned;
+    options.start_with_root = first;
     if (options_.on_result) {  // a Requester may outlive this job
       options.on_result = [tell = options_.on_result, cluster = root.cluster](
                               const PassHeader& header, const PassResult& result) {
@@ -276,7 +287,7 @@ void RemoteJob::set_root(const coordinator::Root& root) {
   } else if (has_moved) {
     const auto requester = fed.requester;
     lock.unlock();
-    requester->set_root(peer, {});
+    requester->set_root(peer, {}, is_next && root.is_restored);
   }
 }
 

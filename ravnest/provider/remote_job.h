@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,6 +74,8 @@ class RemoteJob {
   void close();
 
  private:
+  using Clusters = std::map<std::int64_t, std::int64_t>;  // with the first pass of each
+
   void connect();
   void on_word(const std::string& text);
   void on_standing(const coordinator::Standing& standing);
@@ -82,9 +83,11 @@ class RemoteJob {
   void listen();
   transport::Members members_of(const coordinator::Standing& standing) const;
   void admit(transport::Members members);
-  void set_root(const coordinator::Root& root);
-  void adopt_orphan(std::int64_t cluster, const std::set<std::int64_t>& clusters);
-  void part_with_orphans(const std::set<std::int64_t>& clusters);
+  void set_root(const coordinator::Root& root, std::int64_t first);
+  std::shared_ptr<Requester> find_feed(std::int64_t cluster);
+  void note_restore(const coordinator::Standing& standing, const Requester* owner);
+  void adopt_orphan(std::int64_t cluster, const Clusters& clusters);
+  void part_with_orphans(const Clusters& clusters);
 
   // Told by Requesters, which may outlive this.
   struct Progress {
@@ -117,6 +120,7 @@ class RemoteJob {
   struct Fed {
     coordinator::Epoch epoch = 0;
     std::string address;
+    std::int64_t restored = 0;  // the restore point that it has heard of
     std::shared_ptr<Requester> requester;
   };
   std::map<std::int64_t, Fed> fed_;

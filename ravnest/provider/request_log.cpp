@@ -8,7 +8,12 @@ namespace ravnest::provider {
 
 void RequestLog::start_at(std::int64_t first) {
   submitted_ = first;
-  forgotten_ = std::max(forgotten_, first);
+  forgotten_ = first;
+}
+
+void RequestLog::start_with_root(std::int64_t first) {
+  start_at(first);
+  starts_with_root_ = true;
 }
 
 void RequestLog::add(const PassHeader& header, transport::Message message) {
@@ -103,33 +108,77 @@ RequestLog::Entries::iterator RequestLog::drop_if_safe(Entries::iterator place) 
   return entries_.erase(place);
 }
 
-void RequestLog::restart(std::optional<std::int64_t> learned) {
+void RequestLog::restart(std::optional<std::int64_t> learned, bool is_restored) {
+  if (!learned && is_restored && !lacks_.empty()) {
+    learned = lacks_.rbegin()->first;  // the root has others' weights, its mates have those
+  }
+  if (const auto lack = learned ? find_lack(*learned, is_restored) : std::nullopt) {
+    forgotten_ = std::max(forgotten_, *lack);
+    begin_at(forgotten_);
+    return renumber(*learned - forgotten_);
+  }
   if (learned && *learned < forgotten_ && may_skip_) {
     learned.reset();
+  }
+  if (learned && *learned < forgotten_) {
+    throw Error(ErrorKind::kPeerLost,
+                concat("[requester] the root begins at pass ", *learned, ", expected ", forgotten_,
+                       " or later: those before are not kept any more."));
   }
   if (!learned) {
     const auto first = std::ranges::find_if(entries_, [](const auto& item) {
       return item.second.key.first == Kind::kTraining && !item.second.is_finished;
     });
-    behind_ = first == entries_.end() ? submitted_ : first->second.key.second;
-  } else if (*learned < forgotten_) {
-    throw Error(ErrorKind::kPeerLost,
-                concat("[requester] the root begins at pass ", *learned, ", expected ", forgotten_,
-                       " or later: those before are not kept any more."));
-  } else {
-    behind_ = learned;
+    learned = first == entries_.end() ? submitted_ : first->second.key.second;
   }
+  begin_at(*learned);
+}
+
+// Where those weights count otherwise than we do: the first of our passes that they lack.
+std::optional<std::int64_t> RequestLog::find_lack(std::int64_t learned, bool is_restored) const {
+  if (!behind_) {
+    return starts_with_root_ ? std::optional(forgotten_) : std::nullopt;
+  }
+  if (const auto found = lacks_.find(learned); is_restored && found != lacks_.end()) {
+    return found->second.pass;
+  }
+  // Nobody told of it; but what has more than can have been learned from here is another's.
+  const std::int64_t first = first_unlearned();
+  const std::int64_t most = is_restored ? first : std::max(submitted_, *behind_);
+  return learned > most ? std::optional(first) : std::nullopt;
+}
+
+void RequestLog::begin_at(std::int64_t pass) {
+  behind_ = pass;
   for (auto place = entries_.begin(); place != entries_.end();) {
     Entry& entry = place->second;
     if (entry.key.first == Kind::kTraining) {
-      set_finished(entry, entry.key.second < *behind_);
-    } else if (entry.key.first == Kind::kTrainingEnd && entry.passes >= *behind_) {
+      set_finished(entry, entry.key.second < pass);
+    } else if (entry.key.first == Kind::kTrainingEnd && entry.passes >= pass) {
       set_finished(entry, false);
     }
     set_sent(entry, entry.is_finished);
     place = drop_if_safe(place);
   }
   next_ = 0;
+}
+
+// So that our passes go on where those behind the root's weights end.
+void RequestLog::renumber(std::int64_t by) {
+  places_.clear();
+  for (auto& [place, entry] : entries_) {
+    entry.passes += by;
+    if (entry.key.first == Kind::kTraining) {
+      entry.message.pass = entry.key.second += by;
+    }
+    places_.emplace(entry.key, place);
+  }
+  for (auto& [restored, lack] : lacks_) {
+    lack.pass += lack.is_own ? 0 : by;
+  }
+  submitted_ += by;
+  forgotten_ += by;
+  *behind_ += by;
 }
 
 RequestLog::Entries::const_iterator RequestLog::find_next() const {
@@ -206,19 +255,48 @@ void RequestLog::finish(const Control& word) {
   drop_if_safe(found);
 }
 
-void RequestLog::forget_before(std::int64_t passes) {
-  forgotten_ = std::max(forgotten_, passes);
-  for (auto place = entries_.begin(); place != entries_.end();) {
-    place = drop_if_safe(place);
+void RequestLog::note_restore(std::int64_t passes, bool is_own) {
+  may_skip_ |= !is_own;
+  lacks_.insert_or_assign(passes,
+                          Lack{.pass = is_own ? passes : first_unlearned(), .is_own = is_own});
+}
+
+// A batch of several passes is learned from as a whole, or not at all.
+std::int64_t RequestLog::first_unlearned() const {
+  const Entry* last = nullptr;
+  for (const auto& [place, entry] : entries_) {
+    if (entry.key.first == Kind::kTraining) {
+      last = &entry;
+      if (!entry.is_finished) {
+        break;
+      }
+    }
+  }
+  if (last == nullptr) {
+    return submitted_;
+  }
+  const PassHeader header = read_header(last->message);
+  const bool is_learned = last->is_finished && header.part + 1 == header.parts;
+  return is_learned ? submitted_ : last->key.second - header.part;
+}
+
+void RequestLog::forget_restored() {
+  if (!lacks_.empty()) {
+    lacks_.erase(lacks_.begin(), std::prev(lacks_.end()));
+    forget_before(lacks_.begin()->second.pass);
   }
 }
 
 void RequestLog::forget_learned() {
   may_skip_ = true;
-  const auto first = std::ranges::find_if(entries_, [](const auto& item) {
-    return item.second.key.first == Kind::kTraining && !item.second.is_finished;
-  });
-  forget_before(first == entries_.end() ? submitted_ : first->second.key.second);
+  forget_before(first_unlearned());
+}
+
+void RequestLog::forget_before(std::int64_t passes) {
+  forgotten_ = std::max(forgotten_, passes);
+  for (auto place = entries_.begin(); place != entries_.end();) {
+    place = drop_if_safe(place);
+  }
 }
 
 RequestLog::Rest RequestLog::take_rest() {

@@ -17,11 +17,14 @@ namespace ravnest::provider {
 // is. A pass counts once, however often it is learned from. Not for several threads.
 class RequestLog {
  public:
-  // With `keeps_learned`, training passes stay until forget_before; else until their result came.
+  // With `keeps_learned`, training passes stay until a restore point has them; else until their
+  // result came.
   explicit RequestLog(bool keeps_learned) : keeps_learned_(keeps_learned) {}
 
   // Training passes are numbered from here; those before are behind the run.
   void start_at(std::int64_t first);
+  // They are numbered from where the first root begins; from here where that cannot say.
+  void start_with_root(std::int64_t first);
   // A pass with its inputs packed. One that the root has behind it is not sent.
   void add(const PassHeader& header, transport::Message message);
   void end_training();
@@ -29,8 +32,9 @@ class RequestLog {
 
   // A root begins, and has learned from so many passes; nothing where it cannot say, and goes on
   // with the first that nobody has. What it needs is to be sent (again). Throws Error(kPeerLost)
-  // where that is forgotten.
-  void restart(std::optional<std::int64_t> learned);
+  // where that is forgotten. With `is_restored` the weights are those of a restore point of so many
+  // passes: the first pass of ours that it lacks has that number from here on.
+  void restart(std::optional<std::int64_t> learned, bool is_restored = false);
   // The next one to send, if there is one that may go. A validation ends when its passes are done:
   // the word carries their sums.
   bool has_next() const;
@@ -45,8 +49,11 @@ class RequestLog {
   void finish(const PassHeader& header, const PassResult& result);
   // A word was followed.
   void finish(const Control& word);
-  // No root will begin before this many passes.
-  void forget_before(std::int64_t passes);
+  // The job has a restore point of so many passes, a later one than before: of this cluster's
+  // weights, or of another's, who need no pass from us that was learned from by now.
+  void note_restore(std::int64_t passes, bool is_own);
+  // No root will begin before the newest restore point.
+  void forget_restored();
   // A root that begins earlier than what is kept has its weights from elsewhere, and goes on with
   // the first pass that nobody has: those that were learned need not be kept.
   void forget_learned();
@@ -88,8 +95,17 @@ class RequestLog {
     std::int64_t left = 0;  // passes
   };
   using Entries = std::map<std::int64_t, Entry>;  // in the order of calls
+  struct Lack {
+    std::int64_t pass = 0;
+    bool is_own = false;  // of a restore point of this cluster: numbers are the same there
+  };
 
   void add(Entry entry);
+  std::int64_t first_unlearned() const;
+  std::optional<std::int64_t> find_lack(std::int64_t learned, bool is_restored) const;
+  void begin_at(std::int64_t pass);
+  void renumber(std::int64_t by);
+  void forget_before(std::int64_t passes);
   static Key key_of(const PassHeader& header);
   std::int64_t& unfinished(Kind kind);
   void set_sent(Entry& entry, bool is_sent);
@@ -108,9 +124,11 @@ class RequestLog {
   std::int64_t evaluated_ = 0;
   std::int64_t trainings_ = 0;  // ended
   std::int64_t validated_ = 0;
-  std::int64_t forgotten_ = 0;  // training passes, all of the first
-  bool may_skip_ = false;       // roots may begin before that, with weights from elsewhere
-  std::int64_t next_ = 0;       // everything before it is sent
+  std::int64_t forgotten_ = 0;          // training passes, all of the first
+  std::map<std::int64_t, Lack> lacks_;  // by restore point: the first of our passes without it
+  bool starts_with_root_ = false;
+  bool may_skip_ = false;  // roots may begin before that, with weights from elsewhere
+  std::int64_t next_ = 0;  // everything before it is sent
   std::size_t unsent_ = 0;
   std::int64_t unfinished_passes_ = 0;
   std::int64_t unfinished_trainings_ = 0;

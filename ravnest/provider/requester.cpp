@@ -50,6 +50,9 @@ Requester::Requester(RequesterOptions options)
     : options_(std::move(options)),
       transport_(options_.transport ? options_.transport : make_transport(options_)),
       log_(options_.keeps_learned) {
+  if (options_.start_with_root) {
+    log_.start_with_root(*options_.start_with_root);
+  }
   open(options_.root);
   feeding_ = std::thread([this] { feed(); });
 }
@@ -86,11 +89,13 @@ void Requester::break_off() {
   }
 }
 
-void Requester::set_root(const transport::Peer& root, transport::Members members) {
+void Requester::set_root(const transport::Peer& root, transport::Members members,
+                         bool is_restored) {
   reports_.reset();
   {
     const std::lock_guard lock(mutex_);
     session_ = 0;
+    is_restored_ |= is_restored;
   }
   break_off();
   std::unique_ptr<transport::Sender> requests;
@@ -106,9 +111,12 @@ void Requester::set_root(const transport::Peer& root, transport::Members members
   open(root);
 }
 
-void Requester::forget_before(std::int64_t passes) {
+void Requester::note_restore(std::int64_t passes, bool is_own) {
   const std::lock_guard lock(mutex_);
-  log_.forget_before(passes);
+  log_.note_restore(passes, is_own);
+  if (session_ != 0) {
+    log_.forget_restored();
+  }
 }
 
 void Requester::forget_learned() {
@@ -289,7 +297,9 @@ void Requester::on_word(const Control& control) {
     const std::lock_guard lock(mutex_);
     if (control.word == Word::kRun) {
       const bool is_known = !control.numbers.empty() && control.numbers[0] >= 0;
-      log_.restart(is_known ? std::optional(control.numbers[0]) : std::nullopt);
+      log_.restart(is_known ? std::optional(control.numbers[0]) : std::nullopt,
+                   std::exchange(is_restored_, false));
+      log_.forget_restored();
       session_ = control.generation;
     } else {
       log_.finish(control);

@@ -34,9 +34,12 @@ struct RequesterOptions {
   // credentials are its own, and so is their change. A root that ends is then not the end: there
   // will be another, by set_root.
   std::shared_ptr<transport::Transport> transport;
-  // Training passes are kept after their result, until forget_before: a root may then go back to
-  // an earlier checkpoint.
+  // Training passes are kept after their result, until a restore point has them: a root may then go
+  // back to an earlier checkpoint.
   bool keeps_learned = false;
+  // Training passes are numbered from where the first root begins; from here where that cannot say.
+  // Else from 0, and those that it has behind it are passed over.
+  std::optional<std::int64_t> start_with_root;
   // How a training pass came out, once each; on the transport's threads.
   std::function<void(const PassHeader&, const PassResult&)> on_result;
   std::function<void(const transport::Notice&)> on_notice;
@@ -64,10 +67,11 @@ class Requester {
 
   // The root is another one now, or elsewhere: what the old one has not done is sent to it. With
   // an identity, these are the members from here on.
-  void set_root(const transport::Peer& root, transport::Members members);
-  // No root will begin before this many training passes: they need not be kept.
-  void forget_before(std::int64_t passes);
-  // As RequestLog's.
+  // With `is_restored` it begins with the weights of the job's restore point.
+  void set_root(const transport::Peer& root, transport::Members members, bool is_restored = false);
+  // As RequestLog's. What need not be kept is let go once the root that is awaited has begun: it
+  // may begin at the restore point before.
+  void note_restore(std::int64_t passes, bool is_own);
   void forget_learned();
   // The cluster is gone for good: what it has not learned from is another's to do, and so is what
   // is still submitted here. False where there was nothing left to learn from.
@@ -121,6 +125,7 @@ class Requester {
   std::unique_ptr<transport::Sender> requests_;  // stays as long as somebody sends
   int sending_ = 0;
   std::int64_t session_ = 0;  // of the root, as it said itself; 0: nobody is there
+  bool is_restored_ = false;  // the cluster was, since a root began last
   RequestLog log_;
   std::deque<std::vector<c10::IValue>> predictions_;
   std::shared_ptr<Requester> heir_;  // does what is left

@@ -30,7 +30,7 @@ Standing standing_of(const State& state, const Job& job) {
     standing.is_reached = !feed->second.is_relayed;
   }
   for (const Cluster& cluster : job.clusters) {
-    standing.clusters.push_back(cluster.id);
+    standing.clusters.emplace(cluster.id, cluster.first);
   }
   if (!is_active(job.phase)) {
     return standing;
@@ -42,6 +42,8 @@ Standing standing_of(const State& state, const Job& job) {
     Root& root = standing.roots.emplace_back();
     root.cluster = cluster.id;
     root.epoch = cluster.epoch;
+    root.is_restored = std::ranges::any_of(
+        cluster.places, [](const Place& place) { return place.origin == Origin::kCheckpoint; });
     root.provider = find_peer(state, cluster.places.front().provider);
   }
   return standing;

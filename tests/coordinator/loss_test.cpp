@@ -387,6 +387,48 @@ TEST(Loss, WhoseClusterIsBehindTheRestorePointMayGoAtOnce) {
   world.keep({"b"}, {15});
   EXPECT_EQ(world.lineup(job), (Ids{"spare", "b"}));
   EXPECT_TRUE(world.has_note(job, "a has handed over stage 0 of cluster 1"));
+  EXPECT_EQ(origins(world, job), (std::vector<Origin>{Origin::kRing, Origin::kKept}))
+      << "the restore point is not made of what this cluster has learned";
+}
+
+TEST(Loss, WhoseClusterCameLaterHandsOverWhatThatHasLearned) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  world.join_all({"c", "d"});
+  world.checkpoint({"a", "b"}, 600);
+  world.ready({"c", "d"});
+  world.join("spare");
+  EXPECT_EQ(world.cluster(job, 0).first, 0);
+  EXPECT_EQ(world.cluster(job, 1).first, 600) << "its passes are counted from there";
+  world.does(Leave{"c", world.session("c")});
+  world.keep({"c", "d"}, {660});
+  EXPECT_EQ(world.lineup(job, 1), (Ids{"c", "d"})) << "that is still to come";
+  world.does(world.checkpoint_of("c", 660));
+  world.does(world.checkpoint_of("d", 660));
+  EXPECT_EQ(world.lineup(job, 1), (Ids{"spare", "d"}));
+  EXPECT_EQ(origins(world, job, 1), (std::vector<Origin>(2, Origin::kCheckpoint)));
+  EXPECT_EQ(make_assignment(world.state, "spare")->restore->cluster, world.cluster(job, 1).id);
+}
+
+TEST(Loss, AClusterThatIsSetBackToAnothersRestorePointBeginsThere) {
+  World world;
+  const JobId job = world.run({{"a", "b"}, {"c", "d"}});
+  world.checkpoint({"a", "b"}, 10);
+  world.join_all({"s1", "s2"});
+  lose(world, "a");
+  lose(world, "c");
+  EXPECT_EQ(world.cluster(job, 0).first, 0) << "the restore point is its own";
+  EXPECT_EQ(world.cluster(job, 1).first, 10);
+}
+
+TEST(Loss, ClustersOfANewPlanBeginWithTheRestorePoint) {
+  World world;
+  const JobId job = world.run({{"a", "b", "c"}});
+  world.checkpoint({"a", "b", "c"}, 10);
+  lose(world, "b");
+  world.plan({{"a"}, {"c"}});
+  EXPECT_EQ(world.cluster(job, 0).first, 10);
+  EXPECT_EQ(world.cluster(job, 1).first, 10);
 }
 
 TEST(Loss, WhoHoldsNothingMayLeaveAtOnce) {

@@ -190,24 +190,27 @@ inline WordSamples<RequesterWord> requester_words() {
 
 inline WordSamples<FeedWord> feed_words() {
   using namespace samples;
-  return {{Standing{.phase = Phase::kRunning,
-                    .reason = "why",
-                    .plan = "plan",
-                    .restored_cluster = 1,
-                    .restored = 2,
-                    .is_reached = true,
-                    .clusters = {3, 4},
-                    .roots = {{.cluster = 3, .epoch = 5, .provider = kPeer}}},
-           {{"word", "standing"},
-            {"phase", "running"},
-            {"reason", "why"},
-            {"plan", "plan"},
-            {"restored_cluster", 1},
-            {"restored", 2},
-            {"is_reached", true},
-            {"clusters", {3, 4}},
-            {"roots", Json::array({{{"cluster", 3}, {"epoch", 5}, {"provider", kPeerJson}}})}}},
-          {Called{9}, {{"word", "called"}, {"call", 9}}}};
+  return {
+      {Standing{.phase = Phase::kRunning,
+                .reason = "why",
+                .plan = "plan",
+                .restored_cluster = 1,
+                .restored = 2,
+                .is_reached = true,
+                .clusters = {{3, 0}, {4, 6}},
+                .roots = {{.cluster = 3, .epoch = 5, .is_restored = true, .provider = kPeer}}},
+       {{"word", "standing"},
+        {"phase", "running"},
+        {"reason", "why"},
+        {"plan", "plan"},
+        {"restored_cluster", 1},
+        {"restored", 2},
+        {"is_reached", true},
+        {"clusters", Json::array({{3, 0}, {4, 6}})},
+        {"roots",
+         Json::array(
+             {{{"cluster", 3}, {"epoch", 5}, {"is_restored", true}, {"provider", kPeerJson}}})}}},
+      {Called{9}, {{"word", "called"}, {"call", 9}}}};
 }
 
 inline WordSamples<Question> questions() {

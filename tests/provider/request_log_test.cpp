@@ -160,11 +160,158 @@ TEST(RequestLog, RefusesARootThatNeedsWhatIsForgotten) {
   for (const std::int64_t pass : {0, 1, 2}) {
     finish(log, Purpose::kTrain, pass);
   }
-  log.forget_before(2);
+  log.note_restore(2, true);
+  log.forget_restored();
   EXPECT_EQ(log.size(), 1U);
   EXPECT_THROW(log.restart(1), Error);
   log.restart(2);
   EXPECT_EQ(sent(log), "t2 ");
+}
+
+// Passes of a batch that is cut into so many.
+void add_parts(RequestLog& log, std::int64_t parts, int batches) {
+  for (std::int64_t pass = 0; pass < batches * parts; ++pass) {
+    const PassHeader header{
+        .purpose = Purpose::kTrain, .samples = 2, .part = pass % parts, .parts = parts};
+    log.add(header, to_message(header, transport::MessageKind::kForward));
+  }
+}
+
+bool is_news(const RequestLog& log, std::int64_t pass) {
+  return log.is_news({.purpose = Purpose::kTrain, .pass = pass});
+}
+
+void finish_trainings(RequestLog& log, std::int64_t from, std::int64_t to) {
+  for (std::int64_t pass = from; pass < to; ++pass) {
+    finish(log, Purpose::kTrain, pass);
+  }
+}
+
+TEST(RequestLog, GoesOnFromAnothersRestorePointWithWhatNobodyHas) {
+  RequestLog log(true);
+  log.restart(0);
+  add(log, Purpose::kTrain, 5);
+  sent(log);
+  finish_trainings(log, 0, 2);
+  log.note_restore(600, false);
+  log.forget_restored();
+  EXPECT_EQ(log.size(), 3U) << "the first two are behind the restore point";
+  finish_trainings(log, 2, 3);
+  log.restart(600, true);
+  EXPECT_EQ(sent(log), "t600 t601 t602 ");
+  EXPECT_FALSE(is_news(log, 600)) << "its result was told as that of pass 2";
+  EXPECT_TRUE(is_news(log, 601));
+  EXPECT_EQ(log.submitted(), 603);
+  finish_trainings(log, 600, 603);
+  EXPECT_TRUE(log.is_idle());
+  add(log, Purpose::kTrain, 2);
+  EXPECT_EQ(sent(log), "t603 t604 ") << "what comes later is not taken for learned";
+  log.restart(604);
+  EXPECT_EQ(sent(log), "t604 ") << "the root has kept that much since";
+}
+
+TEST(RequestLog, GoesOnFromTheRestorePointOfAClusterThatIsBehind) {
+  RequestLog log(true);
+  log.restart(0);
+  add(log, Purpose::kTrain, 60);
+  sent(log);
+  finish_trainings(log, 0, 50);
+  log.note_restore(40, false);
+  log.forget_restored();
+  log.end_training();
+  log.restart(40, true);
+  EXPECT_EQ(sent(log), "t40 t41 t42 t43 t44 t45 t46 t47 t48 t49 T1 ");
+  log.restart(40, true);
+  EXPECT_EQ(sent(log), "t40 t41 t42 t43 t44 t45 t46 t47 t48 t49 T1 ") << "as often as it must";
+  finish_trainings(log, 40, 50);
+  EXPECT_TRUE(log.is_idle());
+}
+
+TEST(RequestLog, SendsAgainAllThatItsOwnRestorePointLacks) {
+  RequestLog log(true);
+  log.restart(0);
+  add(log, Purpose::kTrain, 5);
+  sent(log);
+  finish_trainings(log, 0, 4);
+  log.note_restore(2, true);
+  log.forget_restored();
+  log.restart(2, true);
+  EXPECT_EQ(sent(log), "t2 t3 t4 ");
+  EXPECT_FALSE(is_news(log, 3));
+  EXPECT_TRUE(is_news(log, 4));
+}
+
+// The restore point moves as soon as all clusters train, before the root has said that it begins.
+TEST(RequestLog, KeepsWhatTheRestorePointBeforeLacksUntilTheRootHasBegun) {
+  RequestLog log(true);
+  log.restart(0);
+  add(log, Purpose::kTrain, 6);
+  sent(log);
+  finish_trainings(log, 0, 5);
+  log.note_restore(2, true);
+  log.forget_restored();
+  log.note_restore(600, false);
+  log.restart(2, true);
+  log.forget_restored();
+  EXPECT_EQ(sent(log), "t2 t3 t4 t5 ");
+  log.restart(600, true);
+  EXPECT_EQ(sent(log), "t600 ") << "all but the last were learned from when it was made";
+}
+
+TEST(RequestLog, TakesWeightsForAnothersThatHaveMoreThanCanHaveBeenLearnedFromIt) {
+  for (const bool is_restored : {true, false}) {
+    RequestLog log(true);
+    log.restart(0);
+    add(log, Purpose::kTrain, 3);
+    sent(log);
+    finish_trainings(log, 0, 1);
+    log.restart(600, is_restored);
+    EXPECT_EQ(sent(log), "t600 t601 ") << "though it was not told of that restore point";
+  }
+}
+
+TEST(RequestLog, LearnsAgainFromTheWholeBatchThatARestorePointHasAPartOf) {
+  RequestLog log(true);
+  log.restart(0);
+  add_parts(log, 4, 2);
+  sent(log);
+  finish_trainings(log, 0, 6);
+  log.note_restore(600, false);
+  log.forget_restored();
+  finish_trainings(log, 6, 8);
+  log.restart(600, true);
+  EXPECT_EQ(sent(log), "t600 t601 t602 t603 ");
+}
+
+TEST(RequestLog, CountsFromTheFirstRootOn) {
+  RequestLog log(true);
+  log.start_with_root(600);
+  add(log, Purpose::kTrain, 2);
+  log.restart(650);
+  EXPECT_EQ(sent(log), "t650 t651 ");
+  finish_trainings(log, 650, 651);
+  log.restart(651);
+  EXPECT_EQ(sent(log), "t651 ");
+}
+
+TEST(RequestLog, CountsFromWhereItsClusterBeganWhereTheFirstRootCannotSay) {
+  RequestLog log(true);
+  log.start_with_root(600);
+  add(log, Purpose::kTrain, 2);
+  log.restart(std::nullopt);
+  EXPECT_EQ(sent(log), "t600 t601 ");
+  EXPECT_EQ(log.submitted(), 602);
+}
+
+TEST(RequestLog, FollowsItsClustersCountWhereTheRootAloneHasWeightsFromElsewhere) {
+  RequestLog log(true);
+  log.restart(0);
+  add(log, Purpose::kTrain, 3);
+  sent(log);
+  finish_trainings(log, 0, 1);
+  log.note_restore(600, false);
+  log.restart(std::nullopt, true);  // its mates have the restore point's
+  EXPECT_EQ(sent(log), "t600 t601 ");
 }
 
 }  // namespace

@@ -211,6 +211,8 @@ def train(pool: Pool, plan: Plan) -> Report:
     counts = updates(run.state_dict())
     assert plan.clusters > 1 or counts == [stream.dealt] * len(counts), "each is learned from once"
     assert max(counts) <= stream.dealt
+    # Of clusters they are means. What a stage had not averaged yet is lost with it.
+    assert min(counts) > 0.9 * stream.dealt / plan.clusters, "hardly a batch is learned by nobody"
     assert not watch.disorder
     ended = time.monotonic()
     return Report(

@@ -56,12 +56,30 @@ def test_what_is_behind_is_kept_from_the_restore_point_on():
     assert dealt(deal, [1], 4) == [(None, True), (1, True), (1, True), (1, False)]
 
 
-def test_where_a_cluster_came_later_the_first_are_behind():
-    deal = Deal({1: 200, 2: 100})
+def check_behind(deal: Deal, clusters, count: int):
+    """The first of all, and none more."""
     assert not deal.is_exact
-    turns = dealt(deal, [1, 2], 302)
-    assert turns[:300] == [(None, True)] * 300
-    assert turns[300:] == [(1, False), (2, False)]
+    turns = dealt(deal, clusters, count + 2)
+    assert turns[:count] == [(None, True)] * count
+    assert turns[count:] == [(cluster, False) for cluster in clusters]
+
+
+def test_where_one_cluster_was_far_behind_the_first_are_behind():
+    check_behind(Deal({1: 200, 2: 100}), [1, 2], 300)
+
+
+def test_a_cluster_that_came_later_has_learned_from_what_it_was_given_since():
+    check_behind(Deal({1: 650, 2: 640}, first={1: 0, 2: 600}), [1, 2], 650 + 40)
+
+
+def test_what_was_learned_before_all_of_the_clusters_began_is_behind_once():
+    check_behind(Deal({7: 650, 8: 640}, first={7: 600, 8: 600}), [7, 8], 600 + 50 + 40)
+
+
+def test_a_cluster_that_is_alone_goes_on_where_it_is():
+    deal = Deal({7: 3}, {7: 2}, first={7: 1})
+    assert deal.is_exact
+    assert dealt(deal, [7], 4) == [(None, True), (None, True), (7, True), (7, False)]
 
 
 class Run:
