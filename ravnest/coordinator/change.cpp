@@ -216,6 +216,11 @@ class Applying {
     durable_.jobs.erase(found);
   }
 
+  void operator()(const CurveKept& change) {
+    require(change.curve.size() <= kMostKeptPoints, "a curve that is thinned");
+    open_job(change.job).curve = change.curve;
+  }
+
   void operator()(const Noted& change) {
     Job* job = find_job(durable_, change.job);
     require(job != nullptr, "a job");

@@ -90,6 +90,11 @@ struct RestoreMoved {
   ClusterId cluster = 0;
   std::int64_t version = 0;
 };
+// Takes the place of the one before.
+struct CurveKept {
+  JobId job = 0;
+  std::vector<CurvePoint> curve;
+};
 struct StageFailureCounted {
   JobId job = 0;
 };
@@ -117,7 +122,7 @@ using Change =
     std::variant<ServerBooted, TokenMade, TokenDropped, MemberEnrolled, MemberPaused, MemberRemoved,
                  JobSubmitted, JobMoved, PlanAsked, PlanAdopted, LineupSet, PlaceVacated,
                  ClusterDissolved, ClusterStarted, CheckpointKept, RestoreMoved,
-                 StageFailureCounted, ResultKept, JobEnded, JobForgotten, Noted>;
+                 StageFailureCounted, ResultKept, JobEnded, JobForgotten, Noted, CurveKept>;
 
 // Makes the change; gives the artifacts that nothing refers to any more. Throws
 // std::invalid_argument where the change does not fit the state (a damaged log): the state is

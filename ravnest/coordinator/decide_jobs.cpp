@@ -135,6 +135,7 @@ void Deciding::end(Job& job, Phase phase, const std::string& reason) {
     }
   }
   note(job, reason);
+  keep_curve(job);
   change(JobEnded{job.id, phase, sentence_of(reason), now_.wall});
   state_.live.tried.erase(job.id);
   state_.live.feeds.erase(job.id);

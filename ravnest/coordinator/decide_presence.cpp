@@ -8,6 +8,11 @@ namespace ravnest::coordinator {
 std::string Deciding::on(const Boot& /*event*/) {
   change(ServerBooted{durable_.boot + 1});
   state_.live = Live{.ticked = now_.steady};
+  for (const auto& [id, job] : durable_.jobs) {
+    if (!job.curve.empty()) {
+      state_.live.curves[id] = job.curve;
+    }
+  }
   for (const auto& [id, seat] : durable_.seats) {
     live(id) = {.presence = Presence::kAwaited, .heard = now_.steady};
     if (durable_.members.at(id).is_paused) {  // the hand-over was cut off

@@ -198,9 +198,25 @@ void Deciding::move_restore(Job& job) {
   }
   const ClusterId cluster = newest->id;
   change(RestoreMoved{job.id, cluster, version});
+  keep_curve(job);
   note(job, concat("Version ", version, " of cluster ", cluster, " is the restore point."));
   hand_over(job, cluster);
   grow(job);
+}
+
+// So that a server that is started again shows it, too.
+void Deciding::keep_curve(const Job& job) {
+  const auto found = state_.live.curves.find(job.id);
+  if (found == state_.live.curves.end() || found->second.empty()) {
+    return;
+  }
+  const std::vector<CurvePoint>& all = found->second;
+  const std::size_t step = (all.size() + kMostKeptPoints - 1) / kMostKeptPoints;
+  CurveKept kept{job.id, {}};
+  for (std::size_t i = (all.size() - 1) % step; i < all.size(); i += step) {
+    kept.curve.push_back(all[i]);
+  }
+  change(std::move(kept));
 }
 
 // Those who wait to go may go now.

@@ -111,6 +111,7 @@ class Deciding {
   void start(Job& job, Cluster& cluster);
   bool may_move_restore(const Job& job) const;
   void move_restore(Job& job);
+  void keep_curve(const Job& job);
   void ask_checkpoint(const Job& job, const Cluster& cluster, std::int64_t speaker);
   void hand_over(Job& job, ClusterId cluster);
   bool end_with_results(Job& job);

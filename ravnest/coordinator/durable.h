@@ -155,6 +155,15 @@ struct Note {
   bool operator==(const Note&) const = default;
 };
 
+// How good the model was after so many updates.
+struct CurvePoint {
+  std::int64_t version = 0;
+  double loss = 0.0;
+  double accuracy = -1.0;  // in percent, of the last validation; -1: there was none
+
+  bool operator==(const CurvePoint&) const = default;
+};
+
 // While it is preparing, running or ending, every place of every cluster has a provider; in any
 // other phase none has.
 struct Job {
@@ -176,6 +185,7 @@ struct Job {
   std::vector<Piece> results;
   std::int64_t failures = 0;  // of stages, since the restore point
   std::vector<Note> notes;
+  std::vector<CurvePoint> curve;  // as of the restore point, or the end; thinned
 
   bool operator==(const Job&) const = default;
 };

@@ -111,6 +111,13 @@ void fields(Visit& visit, T& of) {
   visit("text", of.text);
 }
 
+template <typename Visit, Is<CurvePoint> T>
+void fields(Visit& visit, T& of) {
+  visit("version", of.version);
+  visit("loss", of.loss);
+  visit("accuracy", of.accuracy);
+}
+
 template <typename Visit, Is<Job> T>
 void fields(Visit& visit, T& of) {
   visit("id", of.id);
@@ -131,6 +138,7 @@ void fields(Visit& visit, T& of) {
   visit("results", of.results);
   visit("failures", of.failures);
   visit("notes", of.notes);
+  visit("curve", of.curve);
 }
 
 template <typename Visit, Is<Durable> T>
@@ -166,7 +174,8 @@ inline constexpr std::array<std::string_view, std::variant_size_v<Change>> kChan
     "result_kept",
     "job_ended",
     "job_forgotten",
-    "noted"};
+    "noted",
+    "curve_kept"};
 
 template <typename Visit, Is<ServerBooted> T>
 void fields(Visit& visit, T& of) {
@@ -296,6 +305,12 @@ template <typename Visit, Is<Noted> T>
 void fields(Visit& visit, T& of) {
   visit("job", of.job);
   visit("note", of.note);
+}
+
+template <typename Visit, Is<CurveKept> T>
+void fields(Visit& visit, T& of) {
+  visit("job", of.job);
+  visit("curve", of.curve);
 }
 
 }  // namespace ravnest::coordinator

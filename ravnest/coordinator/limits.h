@@ -19,6 +19,7 @@ inline constexpr std::size_t kMostStages = 4096;  // of a plan, in all clusters
 inline constexpr std::size_t kMostPending = 4;    // checkpoints under way, of a cluster
 inline constexpr std::size_t kMostKept = 4;       // checkpoints that a stage's machine has
 inline constexpr std::size_t kMostCurvePoints = 1024;  // of a job; then every second one goes
+inline constexpr std::size_t kMostKeptPoints = 100;    // that outlive the server
 inline constexpr std::size_t kMostLinks = 64;          // that a provider tells of
 inline constexpr std::size_t kMostNeighbours = 16;     // that it is to measure at a time
 inline constexpr std::size_t kLongestName = 64;

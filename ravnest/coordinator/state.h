@@ -77,14 +77,6 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
-struct CurvePoint {
-  std::int64_t version = 0;
-  double loss = 0.0;
-  double accuracy = -1.0;
-
-  bool operator==(const CurvePoint&) const = default;
-};
-
 // Where the requester of a job can be reached.
 struct Feed {
   MemberId requester;

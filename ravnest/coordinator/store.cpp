@@ -15,7 +15,7 @@ namespace ravnest::coordinator {
 namespace {
 
 constexpr std::int64_t kApplication = 0x52615376;  // "RaSv", in the file's head
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr std::int64_t kLargestText = std::int64_t{1} << 29;
 
 // SQLite finds torn pages, but not a bit that has changed in one.

@@ -404,6 +404,38 @@ TEST(Jobs, ReportsAreOfTheMomentAndCurvesHaveAnEnd) {
   world.refuses(bad);
 }
 
+TEST(Jobs, ACurveOutlivesTheServer) {
+  World world;
+  const JobId job = world.run({{"a", "b"}});
+  const auto report = [&](std::int64_t version) {
+    world.does(StageReport{world.from("b"), {.version = version, .loss = 1.0 / double(version)}});
+  };
+  for (std::int64_t version = 1; version <= 250; ++version) {
+    report(version);
+  }
+  world.checkpoint({"a", "b"}, 250);
+  world.restart_server();
+  const auto& curve = world.state.live.curves.at(job);
+  EXPECT_LE(curve.size(), kMostKeptPoints);
+  EXPECT_GT(curve.size(), kMostKeptPoints / 2);
+  EXPECT_EQ(curve.back().version, 250);
+  for (const MemberId& id : Ids{"a", "b"}) {
+    Join back = world.join_of(id);
+    back.holds = world.cluster(job).epoch;
+    world.does(back);
+  }
+  report(260);
+  for (const MemberId& id : Ids{"a", "b"}) {
+    world.does(world.result_of(id));
+  }
+  ASSERT_EQ(world.job(job).phase, Phase::kDone);
+  world.restart_server();
+  EXPECT_EQ(world.state.live.curves.at(job).back(), (CurvePoint{260, 1.0 / 260.0, -1.0}));
+  world.does(ForgetJob{job, ""});
+  world.restart_server();
+  EXPECT_FALSE(world.state.live.curves.contains(job));
+}
+
 TEST(Jobs, NotesHaveAnEnd) {
   World world;
   const JobId job = world.run({{"a"}});
