@@ -6,6 +6,8 @@ A ratio is over what the figure may be, unless it says of what else. All on this
 import contextlib
 import json
 import os
+import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ PATIENCE = 120.0  # seconds; whatever takes longer hangs
 PROVIDERS = 1000
 MEGABYTES = 400
 CHECKPOINT_EVERY = 100  # updates: fit()'s own
+FLOOD_SECONDS = 2.0  # many times what it takes to use up the descriptors
 
 
 def within(name: str, values: list[float], most: float, unit: str) -> Ratio:
@@ -325,6 +328,72 @@ def measure_distribution(effort: Effort) -> list[Ratio]:
     return ratios
 
 
+class Flood:
+    """Connections that say nothing, so many at a time and, each time one is cut off, another; at
+    most a thousand a second."""
+
+    def __init__(self, address: str, count: int):
+        host, port = address.split(":")
+        self._where = (host, int(port))
+        self._held: list[socket.socket] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(count,))
+        self._thread.start()
+
+    def _run(self, count: int) -> None:
+        while not self._is_over.wait(0.001):
+            if len(self._held) >= count:
+                self._held.pop(0).close()
+            with contextlib.suppress(OSError):  # refused: as it should
+                self._held.append(socket.create_connection(self._where, timeout=0.5))
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        for each in self._held:
+            each.close()
+
+
+def measure_flood(effort: Effort) -> list[Ratio]:
+    """From the end of a flood that had used up the server's descriptors to a newcomer's session;
+    and what is trained beside a flood, over what is trained without."""
+    rounds = 2 if effort.min_pairs < 9 else 5
+    seconds, pairs = [], []
+    with serving() as server:
+        server.join("box")
+        server.wait_for_free(1)
+        for number in range(rounds):
+            pairs.append((rate_beside_flood(server, True), rate_beside_flood(server, False)))
+            words = ["join", server.address, "--token", server.token("provider")]
+            words += ["--name", f"late{number}", "--data", server.folder / f"late{number}"]
+            pid = server.process.pid
+            before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (96, before[1]))
+            flood = Flood(server.address, 300)
+            time.sleep(FLOOD_SECONDS)
+            flood.end()
+            start = time.perf_counter()
+            late = server.start([*words, "--ram", "1"], f"late{number}")
+            server.wait_for_free(2)
+            seconds.append(time.perf_counter() - start)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            late.terminate()
+            late.wait(PATIENCE)
+            server.wait_for_free(1)
+    share = summary("server/flood, trained", pairs, 0.5, unit="batches/s", scale=1.0, at_least=True)
+    return [within("server/flood, served again", seconds, 5.0, "s"), share]
+
+
+def rate_beside_flood(server: Server, is_flooded: bool) -> float:
+    flood = Flood(server.address, 300) if is_flooded else None
+    try:
+        at = train(server, "cnn", 500, 1).at[50:]
+    finally:
+        if flood:
+            flood.end()
+    return (len(at) - 1) / (at[-1] - at[0])
+
+
 JOBS = {
     "ready": measure_ready,
     "join": measure_join,
@@ -334,4 +403,5 @@ JOBS = {
     "thousand": measure_thousand,
     "plan": measure_plan,
     "distribution": measure_distribution,
+    "flood": measure_flood,
 }

@@ -429,8 +429,13 @@ def live(tmp_path_factory):
 
 
 def url_of(pool):
-    said = wait_until_so(lambda: re.search(r"dashboard at (\S+)", pool.server.said()), "an address")
-    return said[1] + "/"
+    wait_until_so(lambda: urls_of(pool), "an address")
+    return urls_of(pool)[-1] + "/"
+
+
+def urls_of(pool):
+    """Of the servers that there were, too, which wrote to the same log."""
+    return re.findall(r"dashboard at (\S+)", pool.server.said())
 
 
 def curve_of(pool):
@@ -512,7 +517,9 @@ def test_a_real_training_is_shown_as_it_goes(open_page, live):
     page.close()
     last = live.job()["last"]
     live.server.end()
+    before = len(urls_of(live))
     live.serve()
+    wait_until_so(lambda: len(urls_of(live)) > before, "the dashboard's new address")
     page = open_page(url_of(live))
     expect(page.locator("#jobs li").first).to_contain_text("done")
     expect(page.locator("#loss .curve")).to_be_visible()  # of a job of before the restart
