@@ -32,8 +32,8 @@ class AgentTalk {
   std::mutex mutex_;   // held while a line is written
 };
 
-// {"event":"failed", …}: why the process ends, whether for want of memory, whether nobody else would
-// fare better, and the neighbour that may be to blame.
+// {"event":"failed", …}: why the process ends, whether for want of memory, whether nobody else
+// would fare better, and the neighbour that may be to blame.
 nlohmann::json failure_event(const std::exception_ptr& error, const std::string& suspect = {});
 
 }  // namespace ravnest::cli

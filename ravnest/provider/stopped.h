@@ -19,8 +19,8 @@ class StoppedRun : public std::runtime_error {
   int exit_code_;
 };
 
-// Bad input that is no fault of the model, but of a neighbour or of this machine's own files: others
-// may fare better.
+// Bad input that is no fault of the model, but of a neighbour or of this machine's own files:
+// others may fare better.
 class LocalFault : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
