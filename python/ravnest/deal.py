@@ -7,6 +7,7 @@ from pathlib import Path
 
 _UNDER_WAY = 68  # batches of a cluster at most, by which clusters that began together may differ
 _FEW = 32  # passes under way: with no more, a cluster is served though it is not its turn
+_BEGUN = 16  # with fewer, one that has no room has yet to begin, and is waited for
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Room:
 
     is_free: bool = True  # the next batch would be taken at once
     under_way: int = 0  # passes
+
+    @property
+    def is_full(self) -> bool:
+        return not self.is_free and self.under_way >= _BEGUN
 
     @property
     def is_nearly_idle(self) -> bool:
@@ -142,6 +147,8 @@ class Deal:
         in_turn = min(self._dealt, key=self._dealt.__getitem__)
         if self._is_learned(in_turn) or rooms.get(in_turn, Room()).is_free:
             return in_turn
+        if not rooms[in_turn].is_full:
+            return None
         # Who has not had all again that it has learned from goes on with its own.
         others = [
             each

@@ -535,10 +535,11 @@ void Averaging::offer(std::size_t stream) {
       part->offer();
     }
   }
-  // Clusters begin when they can: the first averaging brings them together, of whatever part.
-  if (is_offered && is_first && !goes_on_) {
+  // Clusters begin when they can: the first averaging brings them together, of whatever part. Who
+  // is fed by one requester may have more batches than another, which then would never come so far.
+  if (is_offered && is_first && !goes_on_ && options_.begins_together) {
     hold_until_ = transport::deadline_in(transport::kForEver);
-  } else if (is_offered && options_.is_blocking) {
+  } else if (is_offered && (options_.is_blocking || (is_first && !goes_on_))) {
     hold_until_ = transport::deadline_in(options_.patience);
   }
 }

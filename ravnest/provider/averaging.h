@@ -24,6 +24,9 @@ struct AveragingOptions {
   transport::Codec codec;
   reduce::Mean mean = reduce::Mean::kPlain;
   bool is_gloo = false;  // c10d's Gloo moves the values, see gloo_engine; else our transport
+  // Clusters that were started each by itself begin together: training waits at the first averaging
+  // until all are there. Else for `patience`.
+  bool begins_together = true;
   bool is_network_trusted = false;
   std::string listen;  // as the provider's, for Gloo
   reduce::OuterOptions outer;

@@ -160,6 +160,7 @@ void Provider::Impl::make_averaging() {
   };
   AveragingOptions averaging = options_.averaging;
   averaging.is_network_trusted = options_.is_network_trusted;
+  averaging.begins_together = !options_.requester && !options_.ends_alone;
   averaging.listen = options_.listen;
   averaging_ = std::make_unique<Averaging>(averaging, node_, *transport_, std::move(hooks));
 }

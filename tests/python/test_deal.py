@@ -38,6 +38,11 @@ def test_while_all_have_much_to_do_the_turn_is_waited_for():
     assert dealt(deal, [1, 2], 2, {1: BUSY, 2: BUSY}) == [(1, False), (2, False)]
 
 
+# It used to be passed over: with few batches it never came to the first averaging.
+def test_a_cluster_that_is_about_to_begin_is_waited_for():
+    assert Deal().take([1, 2], {1: Room(is_free=False, under_way=4), 2: IDLE}) is None
+
+
 def test_a_new_cluster_begins_with_as_many_as_the_others():
     deal = Deal()
     dealt(deal, [1], 3)
