@@ -4,7 +4,9 @@ import collections
 import copy
 import itertools
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -105,6 +107,25 @@ def twin(loader: Any) -> Any:
         return loader
 
 
+def _begun(loader: Iterable) -> Iterator:
+    """An iteration. The stage's thread, on which a leaf works, is none of Python's: a worker that
+    is forked there fails when it ends, and its loader takes that for a loss."""
+    if not getattr(loader, "num_workers", 0):
+        return iter(loader)
+    begun: Future[Iterator] = Future()
+
+    def begin() -> None:
+        try:
+            begun.set_result(iter(loader))
+        except BaseException as error:
+            begun.set_exception(error)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    return begun.result()
+
+
 class _Stream:
     """Batches of a loader by the number of the pass, epoch after epoch.
 
@@ -142,7 +163,7 @@ class _Stream:
 def _endless(loader: Iterable) -> Iterator[tuple[int, Any]]:
     for epoch in itertools.count():
         is_empty = True
-        for batch in loader:
+        for batch in _begun(loader):
             is_empty = False
             yield epoch, batch
         if is_empty:
@@ -197,7 +218,7 @@ class _Rounds:
         for _ in range(1 if is_ordered(self._loader) else max(1, round_ - self._round)):
             if not is_ordered(self._loader):  # to its end, from where the shuffling goes on
                 collections.deque(self._rest, maxlen=0)
-            self._rest = iter(self._loader)
+            self._rest = _begun(self._loader)
         self._round = round_
         self._kept.clear()
         self._next = 0
