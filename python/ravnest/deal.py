@@ -25,6 +25,7 @@ class Room:
 
     @property
     def is_full(self) -> bool:
+        """It has begun, and has enough to do, or has lost its root."""
         return not self.is_free and self.under_way >= _BEGUN
 
     @property
